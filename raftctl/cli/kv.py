@@ -59,10 +59,12 @@ app = typer.Typer(help="Keys and values, linearizable, with fencing tokens.", no
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY")]
 LockOption = Annotated[
-    str | None, typer.Option("--lock", metavar="LOCK", help="Only while this lock is held; needs --fence.")
+    str | None,
+    typer.Option("--lock", metavar="LOCK", help="Only while this lock is held; needs --fence."),
 ]
 FenceOption = Annotated[
-    int | None, typer.Option("--fence", metavar="TOKEN", min=0, help="The fencing token of its holder.")
+    int | None,
+    typer.Option("--fence", metavar="TOKEN", min=0, help="The fencing token of its holder."),
 ]
 ValueArgument = Annotated[str, typer.Argument(metavar="VALUE")]
 

@@ -37,7 +37,7 @@ from confluent_kafka.admin._scram import (
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kafka.admin import KafkaAdminClient
 
-from raftctl.cli.kafka.topics import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client, create_topic
 from raftctl.errors import ErrorCode
 from tests.integration.admin_place import GROUPS, LOCAL, RECORDS, TIMEOUT_S, Place
 from tests.integration.clusters import wait_until

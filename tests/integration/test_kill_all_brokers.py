@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from raftctl.cli.kafka.topics import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client, create_topic
 from tests.integration.clusters import wait_healthy, wait_until
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from confluent_kafka import (
 )
 from kafka import KafkaProducer
 
-from raftctl.cli.kafka.topics import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client, create_topic
 from tests.integration.clusters import wait_healthy, wait_until
 from tests.integration.commands import raftctl
 

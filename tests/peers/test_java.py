@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli.kafka.topics import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client, create_topic
 from tests.integration.clusters import wait_until
 from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, Record, end_offsets

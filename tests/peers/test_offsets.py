@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
-from raftctl.cli.kafka.topics import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client, create_topic
 from tests.integration.clusters import wait_until
 from tests.integration.commands import raftctl
 from tests.peers.programs import JavaTools

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka._admin_client import check, check_broker, message_class, open_admin, send
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption
+from raftctl.cli.kafka.admin import (
+    TIMEOUT_S,
+    TimeoutOption,
+    check,
+    check_broker,
+    message_class,
+    open_admin,
+    send,
+)
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, show
-from raftctl.cli.kafka._admin_client import open_admin
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, open_admin
 
 
 def cluster_id(

@@ -13,8 +13,7 @@ import typer
 
 from raftctl.cli._arguments import with_near_miss
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka._admin_client import check, open_admin, send
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, check, open_admin, send
 from raftctl.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:

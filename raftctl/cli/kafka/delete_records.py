@@ -11,7 +11,7 @@ import typer
 
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.kafka._group_offsets import PartitionKey, ends_of
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption, admin_client
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:

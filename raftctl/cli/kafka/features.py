@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka._admin_client import open_admin
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, open_admin
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:

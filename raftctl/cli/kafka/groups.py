@@ -18,7 +18,7 @@ from raftctl.cli.kafka._group_offsets import (
     reset_to,
     waited,
 )
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption, admin_client, topics_metadata
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, topics_metadata
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:

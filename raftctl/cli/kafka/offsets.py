@@ -10,7 +10,7 @@ import typer
 
 from raftctl.cli._arguments import LONG_MAX
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption, admin_client, topics_metadata
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, topics_metadata
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raftctl.cli._arguments import not_empty, with_near_miss
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, counted, show, table
 from raftctl.cli.files import parse_overrides
-from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+from raftctl.cli.kafka.admin import (
+    TIMEOUT_S,
+    T,
+    TimeoutOption,
+    admin_client,
+    request_topic,
+    topics_metadata,
+    wait_for,
+)
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
 
 app = typer.Typer(
     help="Creates, lists, describes, alters and deletes topics.", no_args_is_help=True
 )
 
-TimeoutOption = Annotated[
-    float, typer.Option(help="Seconds to wait for the cluster.", min=0.001, max=86_400)
-]
 TopicArgument = Annotated[
     str,
     typer.Argument(
@@ -38,13 +42,11 @@ ExcludeInternalOption = Annotated[
     bool,
     typer.Option("--exclude-internal", help="Without topics that brokers keep for themselves."),
 ]
-TIMEOUT_S = 15.0
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 """What librdkafka takes."""
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
 """Those that Apache Kafka's tools take for internal."""
-T = TypeVar("T")
 _BROKER_ID = re.compile(r"[0-9]{1,9}")
 
 
@@ -93,7 +95,7 @@ def create(
     new = NewTopic(topic, count, replication_factor, config=configs, **placed)
     client = admin_client(bootstrap_server)
     try:
-        _create(client, new, timeout, validate_only=validate_only)
+        request_topic(client, new, timeout, validate_only=validate_only)
     except KafkaError as error:
         if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise with_near_miss(error) from None
@@ -209,59 +211,6 @@ def delete(
     show(output, {"deleted": topic}, f"deleted {topic}")
 
 
-def admin_client(bootstrap_servers: str, **more: Any) -> AdminClient:
-    """A client for administration; ConfigError if the addresses make no sense."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0, **more}
-    try:
-        # The logger swallows what the library would write to stderr: errors are raised anyway.
-        return AdminClient(settings)
-    except KafkaException as error:
-        raise ConfigError(
-            f"--bootstrap-server {bootstrap_servers}: {error.args[0].str()}"
-        ) from None
-
-
-def create_topic(
-    client: AdminClient,
-    topic: str,
-    partitions: int,
-    replication_factor: int,
-    configs: Mapping[str, str],
-    timeout_s: float,
-) -> None:
-    """Creates the topic; KafkaError says why not."""
-    from confluent_kafka.cimpl import NewTopic
-
-    new = NewTopic(topic, partitions, replication_factor, config=dict(configs))
-    _create(client, new, timeout_s)
-
-
-def _create(
-    client: AdminClient, new: NewTopic, timeout_s: float, *, validate_only: bool = False
-) -> None:
-    futures = client.create_topics(
-        [new],
-        operation_timeout=timeout_s,
-        request_timeout=timeout_s,
-        validate_only=validate_only,
-    )
-    wait_for(futures[new.topic], timeout_s)
-
-
-def topics_metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
-    """All topics by name; KafkaError if nobody answers."""
-    from confluent_kafka import KafkaException
-
-    try:
-        topics: dict[str, Any] = client.list_topics(timeout=timeout_s).topics
-    except KafkaException as error:
-        raise_error(error)
-    return topics
-
-
 def _wait_for_topic(futures: Mapping[str, Future[T]], topic: str, timeout_s: float) -> T:
     try:
         return wait_for(futures[topic], timeout_s)
@@ -269,28 +218,6 @@ def _wait_for_topic(futures: Mapping[str, Future[T]], topic: str, timeout_s: flo
         if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         raise KafkaError(error.code, f"no topic {topic}") from None
-
-
-def wait_for(future: Future[T], timeout_s: float) -> T:
-    """The result; KafkaError says what went wrong."""
-    from confluent_kafka import KafkaException
-
-    try:
-        return future.result(timeout_s + 1)
-    except TimeoutError:
-        message = f"no answer within {timeout_s:g} s"
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
-    except KafkaException as error:
-        raise_error(error)
-
-
-def raise_error(error: Any) -> NoReturn:
-    """Turns librdkafka's error into ours."""
-    told = client_error(error.args[0].code(), error.args[0].str())
-    if told.code == ErrorCode.BROKER_NOT_AVAILABLE:
-        message = f"{told.message}; do brokers listen at the addresses of --bootstrap-server?"
-        raise KafkaError(told.code, message) from None
-    raise told from None
 
 
 def _ids(numbers: Iterable[int]) -> str:

@@ -9,8 +9,7 @@ import typer
 
 from raftctl.cli._arguments import check_known, not_empty, spelt
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka._admin_client import open_admin
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, open_admin
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka._admin_client import open_admin
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, open_admin, wait_for
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import typer
 
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.kafka._admin_client import check, open_admin, send
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, check, open_admin, send
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 
 from raftctl.cli._arguments import none_empty, not_empty
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
+from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, wait_for
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:

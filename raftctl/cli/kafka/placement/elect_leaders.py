@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, counted, show, table
-from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
+from raftctl.cli.kafka.admin import (
+    TIMEOUT_S,
+    TimeoutOption,
+    admin_client,
+    parse_partition,
+    wait_for,
+)
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
 
 
 class Election(enum.StrEnum):
@@ -72,13 +75,3 @@ def elect_leaders(
     if failed:
         code = ErrorCode[str(failed[0]["error"])]
         raise KafkaError(code, f"no leader was elected for {counted(len(failed), 'partition')}")
-
-
-def parse_partition(text: str) -> TopicPartition:
-    """A partition written TOPIC:NUMBER; ConfigError if it is something else."""
-    from confluent_kafka import TopicPartition
-
-    topic, _, number = text.rpartition(":")
-    if not topic or not number.isdecimal():
-        raise ConfigError(f"{text!r} is no partition: write TOPIC:NUMBER")
-    return TopicPartition(topic, int(number))

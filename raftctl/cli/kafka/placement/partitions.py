@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka._admin_client import open_admin
-from raftctl.cli.kafka.placement.elect_leaders import parse_partition
-from raftctl.cli.kafka.topics import (
-    INTERNAL_TOPICS,
+from raftctl.cli.kafka.admin import (
     TIMEOUT_S,
-    ExcludeInternalOption,
     TimeoutOption,
     admin_client,
-    alter,
+    open_admin,
+    parse_partition,
     topics_metadata,
     wait_for,
 )
+from raftctl.cli.kafka.topics import INTERNAL_TOPICS, ExcludeInternalOption, alter
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import uuid_text
 

@@ -8,16 +8,16 @@ import random
 import pytest
 
 from raftctl.cli._output import Output
-from raftctl.cli.kafka.placement._reassignment_plan import (
+from raftctl.cli.kafka.placement.reassign_partitions import (
     Plan,
     generate,
     parse_plan,
     parse_topics,
     plan_document,
     progress,
+    show_plans,
     throttles,
 )
-from raftctl.cli.kafka.placement.reassign_partitions import show_plans
 from raftctl.errors import ConfigError, KafkaError
 
 pytestmark = pytest.mark.req("C7")
