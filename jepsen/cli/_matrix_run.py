@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FOUND_MAX = 5
-"""Reasons of one checker that are told; all are in the run's folder."""
+"""Reasons shown of one checker; all are in the run's folder."""
 
 
 def run_cell(cell: Cell, store: Path) -> Cell | None:
@@ -87,8 +87,8 @@ def _found(verdicts: Mapping[str, Verdict]) -> tuple[str, ...]:
 
 def _reasons(verdict: Verdict) -> list[str]:
     counts = Counter(one.name for one in verdict.anomalies)
-    told = [f"{name} ({count})" for name, count in counts.items()]
-    return told or [verdict.why_unknown] * bool(verdict.why_unknown)
+    reasons = [f"{name} ({count})" for name, count in counts.items()]
+    return reasons or [verdict.why_unknown] * bool(verdict.why_unknown)
 
 
 def main() -> None:
@@ -103,7 +103,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Board:
-    """Tells of several runs at once: on a terminal a line for each, else each line as it comes."""
+    """Shows the progress of several runs: a line for each on a terminal, else line by line."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -143,7 +143,7 @@ class SideBySide:
     def __init__(
         self, cells: Sequence[Cell], store: Path, keep: Callable[[int, Cell], None]
     ) -> None:
-        """`keep` is told what came of the test of that number, as soon as it is over."""
+        """`keep` gets the number and the outcome of each test as soon as it is over."""
         self._cells = cells
         self._store = store
         self._keep = keep
@@ -164,7 +164,7 @@ class SideBySide:
         return not self._stopped
 
     def _stop(self) -> None:
-        """Told again, it ends also those that are judging what there is."""
+        """The second time, it also ends those that are judging already."""
         self._stopped = True
         for process in self._running:
             _interrupt(process)
@@ -218,12 +218,12 @@ class SideBySide:
         with contextlib.suppress(ConnectionError):
             process.stdin.write(json.dumps(cell.to_json()).encode())
             process.stdin.close()
-        told, last = await asyncio.gather(
+        answer, last = await asyncio.gather(
             process.stdout.read(), self._tell_all(cell.spec.name, process.stderr)
         )
         status = await process.wait()
         try:
-            return Cell.from_json(json.loads(told))
+            return Cell.from_json(json.loads(answer))
         except (ValueError, KeyError, TypeError):
             if self._stopped:
                 return cell

@@ -161,8 +161,8 @@ def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
         )
         asyncio.run(check)
     folder = RunFolder.create(store, spec, rerun_command(spec))
-    with _progress() as told:
-        return folder, run_and_judge(folder, told)
+    with _progress() as report:
+        return folder, run_and_judge(folder, report)
 
 
 def rerun_command(spec: RunSpec) -> str:

@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Tells on stderr how things stand, so that stdout holds only the result."""
+    """Prints progress to stderr, so that stdout holds only the result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
@@ -49,7 +49,7 @@ def say_json(document: Any) -> None:
 
 
 def exit_status(valid: Valid) -> int:
-    """The status that tells a verdict."""
+    """The exit status of a verdict."""
     return {True: 0, False: 1, "unknown": 2}[valid]
 
 

@@ -87,7 +87,7 @@ def check(
     ] = 1024,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Judges histories: JSON lines, Parquet, EDN, Jepsen's log, told apart by what is in them.
+    """Judges histories: JSON lines, Parquet, EDN or a Jepsen log.
 
     Prints `HISTORY valid`, `HISTORY invalid` or `HISTORY unknown` for each; what was found goes to
     stderr, or with `--output json` all into one document. Exit status 0 all valid, 1 some invalid,
@@ -281,7 +281,7 @@ def check_servers(
     `metadata`: the logs of all nodes are equal; an epoch has one active controller, a partition's
     leader is in its ISR, epochs never go back. `replicas`: the replicas of each partition are
     equal, byte for byte. `jepsen test --env local` does the same at its end; below what was
-    committed a run whose cluster had settled is judged more strictly than a folder with no run.
+    committed a run whose cluster had recovered is judged more strictly than a folder with no run.
     Exit status as for `jepsen check`.
     """
     path = Path(target)
@@ -332,7 +332,7 @@ def refuse_doubles(dumps: list[str]) -> None:
 
 
 def show_replicas(verdict: Verdict, output: Output) -> None:
-    """Prints the verdict, and exits with the status that tells it."""
+    """Prints the verdict, and exits with its status."""
     if output is Output.JSON:
         say_json(verdict_document(verdict))
     else:

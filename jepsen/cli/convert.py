@@ -32,7 +32,7 @@ def convert(
 ) -> None:
     """Writes a history as EDN, which Jepsen's tools read, as JSON lines or as Parquet.
 
-    Lines are numbered anew, from 0. Parquet has what clients did, not what the nemesis did. A file
+    Lines are numbered again, from 0. Parquet has what clients did, not what the nemesis did. A file
     that is there is not written over.
     """
     path = Path(target)

@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 BAD_ARGUMENTS = 254
 FAILED = 255
-TOLD_BY_CALLERS = ("aiokafka", "kafka")
-"""Libraries that log every attempt that fails; what it means for a run is told once."""
+REPORTED_BY_CALLERS = ("aiokafka", "kafka")
+"""Libraries that log every attempt that fails; what it means for a run is reported once."""
 
 
 # Typer brings its own parser along and exports of its errors only the most special one.
@@ -33,7 +33,7 @@ _UsageError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 
 def main() -> None:
     """Runs the command line of this process."""
-    for name in TOLD_BY_CALLERS:
+    for name in REPORTED_BY_CALLERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     for number in (signal.SIGTERM, signal.SIGHUP):
         # As Ctrl-C: whatever was started is ended on the way out.

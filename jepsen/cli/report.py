@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Requests are nobody's news."""
+        """Drops the line: each request would be one."""
 
     def _page(self, path: str, wanted: Mapping[str, str]) -> str | None:
         folders = {f"{one.path.parent.name}/{one.path.name}": one for one in runs(self._store)}
@@ -129,6 +129,6 @@ class _Handler(BaseHTTPRequestHandler):
         results, spec = folder.results, folder.spec
         word = NO_VERDICT if results is None else WORDS[results["valid"]]
         test, _, time = name.partition("/")
-        told = told_of(spec, results)
+        described = told_of(spec, results)
         faults = faults_of(spec)
-        return Row(f"/{quote(name)}", test, time, word, spec.workload, faults, spec.env, told)
+        return Row(f"/{quote(name)}", test, time, word, spec.workload, faults, spec.env, described)

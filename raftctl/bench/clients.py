@@ -44,11 +44,11 @@ def kafka_errors() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        told = client_error(error.args[0].code(), error.args[0].str())
-        if told.code == ErrorCode.BROKER_NOT_AVAILABLE:
-            text = f"{told.message}; do brokers listen at the addresses of --bootstrap-server?"
-            raise KafkaError(told.code, text) from None
-        raise told from None
+        raised = client_error(error.args[0].code(), error.args[0].str())
+        if raised.code == ErrorCode.BROKER_NOT_AVAILABLE:
+            text = f"{raised.message}; do brokers listen at the addresses of --bootstrap-server?"
+            raise KafkaError(raised.code, text) from None
+        raise raised from None
 
 
 def partitions_of(client: Any, topic: str) -> list[int]:

@@ -73,7 +73,7 @@ class _Turn(NamedTuple):
     leader_share: float
     """Of one processor."""
     machine_share: float
-    """Of all processors, whoever used them."""
+    """Busy seconds of all processors, by any process."""
 
 
 def measure(
@@ -81,7 +81,7 @@ def measure(
 ) -> Measured:
     """Starts the quorums, measures them in turns, and leaves nothing behind.
 
-    Without etcd or Go `say` is told what is missing, and raftctl is measured alone.
+    Without etcd or Go, `say` gets what is missing, and raftctl is measured alone.
     """
     lacks = missing() if plan.peer == "etcd" else ""
     if lacks:

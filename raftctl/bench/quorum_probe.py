@@ -1,6 +1,6 @@
-"""Puts a value every few milliseconds until one is committed: tells when a quorum is back.
+"""Puts a value every few milliseconds until one is committed: the moment a quorum is back.
 
-Writes `ready` when it could begin, begins when it is told so by a line on its standard input, and
+Writes `ready` when it could begin, begins at a line on its standard input, and
 writes `committed` when the first put is answered. `etcdload -probe` is its counterpart.
 """
 

@@ -127,8 +127,8 @@ class _ProduceRun:
         self._plan = plan
         self._say = say
         self._refused: list[Any] = []
-        self._told = 0
-        self._tell_at = PROGRESS_S
+        self._reported = 0
+        self._report_at_s = PROGRESS_S
         self.latencies = Latencies()
 
     def write_all(self) -> float:
@@ -171,13 +171,13 @@ class _ProduceRun:
             self._refused.append(error)
 
     def _tell(self, elapsed_s: float) -> None:
-        if elapsed_s < self._tell_at:
+        if elapsed_s < self._report_at_s:
             return
         acknowledged = len(self.latencies)
-        a_second = (acknowledged - self._told) / (elapsed_s - self._tell_at + PROGRESS_S)
+        a_second = (acknowledged - self._reported) / (elapsed_s - self._report_at_s + PROGRESS_S)
         megabytes = a_second * self._plan.record_size / MEGABYTE
         self._say(f"{acknowledged} records sent, {a_second:.1f} records/s ({megabytes:.2f} MB/s)")
-        self._told, self._tell_at = acknowledged, elapsed_s + PROGRESS_S
+        self._reported, self._report_at_s = acknowledged, elapsed_s + PROGRESS_S
 
     def _check(self, left: int) -> None:
         if self._refused:
@@ -250,7 +250,7 @@ def _read(
     consumer: Consumer, plan: ConsumePlan, began: float, say: Callable[[str], object]
 ) -> dict[str, Any]:
     records, size, first_s = 0, 0, 0.0
-    last = told = began
+    last = reported = began
     while records < plan.num_records:
         with kafka_errors():
             messages = consumer.consume(min(AT_ONCE, plan.num_records - records), POLL_S)
@@ -270,9 +270,9 @@ def _read(
                 f"no record for {plan.timeout_ms} ms after {records} of {plan.num_records}: "
                 "lower --num-records or raise --timeout",
             )
-        if now - told > PROGRESS_S:
+        if now - reported > PROGRESS_S:
             say(f"{records} records read, {size / (now - began) / MEGABYTE:.2f} MB/s")
-            told = now
+            reported = now
     seconds = last - began
     return rates(records, size, seconds) | {"seconds_to_first_record": round(first_s, 4)}
 

@@ -127,7 +127,10 @@ def none_empty(argument: str) -> Callable[[list[str] | None], list[str] | None]:
 
 
 def check_known(option: str, text: str, known: Collection[str]) -> None:
-    """Whether it is one of those that are known, however written: an answer would just be empty."""
+    """Raise ConfigError for an unknown name, whatever its case and separators.
+
+    Brokers answer an unknown name with an empty list, which reads like a result.
+    """
     if spelt(text) not in map(spelt, known):
         raise ConfigError(f"{option} {text}: unknown value; choose one of {', '.join(known)}")
 
@@ -144,7 +147,7 @@ def with_near_miss(error: KafkaError) -> KafkaError:
 
 
 def why_without_key(code: ErrorCode, topic: str, option: str) -> str:
-    """What to add to the refusal of a record that has no key; clients are told the code alone."""
+    """The likely reason for a refused record without a key: the broker sends the code alone."""
     if code != ErrorCode.INVALID_RECORD:
         return ""
     return f"; if {topic} is compacted (cleanup.policy), each record needs a key: give {option}"

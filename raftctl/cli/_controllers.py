@@ -84,7 +84,7 @@ def with_kv_client(
     """Runs `use` with a client of the cluster's keys and values."""
     status = ask(controllers, timeout_s)
     addresses = parse_controllers(controllers)
-    leading = [address for address, told in status.answers.items() if told is status.leader]
+    leading = [address for address, answer in status.answers.items() if answer is status.leader]
     ordered = [*leading, *(address for address in addresses if address not in leading)]
     cluster_id = (status.best or {})["cluster_id"]
     return asyncio.run(_with_client(ordered, cluster_id, use))

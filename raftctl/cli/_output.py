@@ -155,7 +155,7 @@ def say_event(event: str, **fields: Any) -> None:
 
 
 def say_progress(sentence: str) -> None:
-    """Tells on stderr how work goes on, so that stdout holds only the result."""
+    """Prints progress to stderr, so that stdout holds only the result."""
     sys.stderr.write(sentence + "\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""Lets a command clean up when it is told to end."""
+"""Signals that end a command, so that it can clean up."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def terminate_as_interrupt() -> Iterator[None]:
 
 
 class Ending:
-    """How often this process was told to end."""
+    """The number of signals that asked this process to end."""
 
     def __init__(self) -> None:
-        self.told = 0
+        self.signals = 0
 
 
 @contextlib.contextmanager
-def ending_when_told() -> Iterator[Ending]:
+def counted_signals() -> Iterator[Ending]:
     """Inside, Ctrl-C, SIGTERM and SIGHUP are counted only: for loops that end when they can."""
     ending = Ending()
 
     def count(number: int, frame: FrameType | None) -> None:
-        ending.told += 1
+        ending.signals += 1
 
     with _handled((signal.SIGINT, *_ENDING), count):
         yield ending
@@ -56,7 +56,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handled(signals: Iterable[signal.Signals], handler: Handler) -> Iterator[None]:
-    # Python tells its main thread alone.
+    # Only the main thread may set handlers.
     heard = signals if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, handler) for number in heard}
     try:

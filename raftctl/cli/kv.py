@@ -316,8 +316,10 @@ def elect(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stands for election and leads, or tells who leads. It leads while a command runs, if one is
-    given."""
+    """Stands for election and leads, or shows the leader.
+
+    With a command, the candidate leads while the command runs.
+    """
     if listen == (value is not None):
         raise ConfigError("give the VALUE of a candidate, or --listen")
     if value is not None:
@@ -340,8 +342,8 @@ def elect(
 
 def _holder_line(holder: Holder | None, output: Output) -> str:
     if output is Output.JSON:
-        told = {} if holder is None else {"token": holder.token, **value_fields(holder.value)}
-        return json.dumps(told)
+        document = {} if holder is None else {"token": holder.token, **value_fields(holder.value)}
+        return json.dumps(document)
     if holder is None:
         return "nobody leads"
     return f"{holder.token} {holder.value.decode(errors='backslashreplace')}"
@@ -384,9 +386,9 @@ def _hold(
 
 async def _run_command(held: Lock, command: Sequence[str]) -> int:
     """The exit status of the command, which is stopped should the lock be lost."""
-    told = {"RAFTCTL_LOCK": held.name, "RAFTCTL_LOCK_TOKEN": str(held.token)}
+    lock_variables = {"RAFTCTL_LOCK": held.name, "RAFTCTL_LOCK_TOKEN": str(held.token)}
     try:
-        child = await asyncio.create_subprocess_exec(*command, env={**os.environ, **told})
+        child = await asyncio.create_subprocess_exec(*command, env={**os.environ, **lock_variables})
     except OSError as error:
         raise ConfigError(f"{command[0]}: {error.strerror}") from None
     ended = asyncio.ensure_future(child.wait())
@@ -413,7 +415,7 @@ async def _stop(child: asyncio.subprocess.Process, ended: asyncio.Future[int]) -
 
 
 def _exit_status(returned: int) -> int:
-    """As a shell tells it: 128 and the number of the signal for a command that one has ended."""
+    """The status that a shell reports: 128 plus the signal for a command that a signal ended."""
     return returned if returned >= 0 else 128 - returned
 
 
@@ -423,7 +425,7 @@ def _lost(name: str) -> KafkaError:
 
 def _run(controllers: str, timeout_s: float, use: Callable[[Client], Awaitable[T]]) -> T:
     addresses = parse_controllers(controllers)
-    # A client asks again and again, whoever answers; where nobody does, the address is wrong.
+    # The client retries for ever, so a wrong address is found out here, before it begins.
     ask(controllers, timeout_s)
 
     async def main() -> Any:

@@ -89,29 +89,36 @@ def describe(
     """Shows the quorum as its leader sees it."""
     if status and replication:
         raise ConfigError("give either --status or --replication")
-    told = ask_leader(controllers, timeout)
+    status_of_leader = ask_leader(controllers, timeout)
     if not replication:
-        document = status_document(told)
+        document = status_document(status_of_leader)
         show(output, document, status_text(document))
     else:
-        rows = replication_rows(told, None if human_readable else int(time.time() * 1000))
+        rows = replication_rows(
+            status_of_leader, None if human_readable else int(time.time() * 1000)
+        )
         show(output, rows, table(_COLUMNS, [list(row.values()) for row in rows]))
 
 
-def status_document(told: dict[str, Any]) -> dict[str, Any]:
+def status_document(status_of_leader: dict[str, Any]) -> dict[str, Any]:
     """The quorum as a whole, from the status of its leader."""
-    followers = [one for one in told["voters"] if one["node_id"] != told["leader_id"]]
+    followers = [
+        one for one in status_of_leader["voters"] if one["node_id"] != status_of_leader["leader_id"]
+    ]
     ages = [one["last_caught_up_age_ms"] for one in followers]
     unknown = any(age is None for age in ages)
     return {
-        "ClusterId": told["cluster_id"],
-        "LeaderId": told["leader_id"],
-        "LeaderEpoch": told["epoch"],
-        "HighWatermark": told["high_watermark"],
+        "ClusterId": status_of_leader["cluster_id"],
+        "LeaderId": status_of_leader["leader_id"],
+        "LeaderEpoch": status_of_leader["epoch"],
+        "HighWatermark": status_of_leader["high_watermark"],
         "MaxFollowerLag": max((one["lag"] for one in followers), default=0),
         "MaxFollowerLagTimeMs": -1 if unknown else max(ages, default=0),
-        "CurrentVoters": [_voter_row(one, told.get("voter_set", ())) for one in told["voters"]],
-        "CurrentObservers": [_replica_row(one) for one in told["observers"]],
+        "CurrentVoters": [
+            _voter_row(one, status_of_leader.get("voter_set", ()))
+            for one in status_of_leader["voters"]
+        ],
+        "CurrentObservers": [_replica_row(one) for one in status_of_leader["observers"]],
     }
 
 
@@ -135,12 +142,12 @@ def status_text(document: dict[str, Any]) -> str:
     )
 
 
-def replication_rows(told: dict[str, Any], now_ms: int | None) -> list[dict[str, Any]]:
+def replication_rows(status_of_leader: dict[str, Any], now_ms: int | None) -> list[dict[str, Any]]:
     """A row for each replica; times as timestamps if `now_ms` is given, else as ages in words."""
     rows = []
     for kind in ("voters", "observers"):
-        for one in told[kind]:
-            is_leader = one["node_id"] == told["leader_id"]
+        for one in status_of_leader[kind]:
+            is_leader = one["node_id"] == status_of_leader["leader_id"]
             values = (
                 one["node_id"],
                 one.get("directory_id"),
@@ -195,7 +202,7 @@ def add_voter(
         ErrorCode.DUPLICATE_VOTER: f"node {added.replica.node_id} votes already; if its disk was "
         "replaced, remove the voter with the old directory id first",
         ErrorCode.INVALID_VOTER_KEY: "another voter has this directory id: a copied disk cannot "
-        "vote; format the directory anew",
+        "vote; format the directory again",
         ErrorCode.REQUEST_TIMED_OUT: f"node {added.replica.node_id} has not caught up, or another "
         "change is under way; see that it runs and fetches (quorum describe --replication)",
     }
@@ -274,12 +281,10 @@ def _ask(
     remedies: dict[ErrorCode, str],
     done_already: ErrorCode,
 ) -> bool:
-    """Asks the leader, whoever that is by then, until it is done or refused, or time is up.
+    """Ask the current leader until the change is done or refused, or time is up.
 
-    Tells whether there was anything to do.
-
-    Raises KafkaError with the remedy for its code. `done_already` is what the leader answers where
-    an earlier request has been done.
+    Returns whether there was anything to do. `done_already` is the answer that shows that an
+    earlier request was carried out. Raises KafkaError with the remedy for its code.
     """
     deadline = time.monotonic() + timeout_s
     unanswered = isinstance(request, TransferLeadershipRequest)
@@ -357,7 +362,7 @@ def force_recover(
 
     The node must be stopped. What was committed and is not on this disk is lost; what is on this
     disk and was never committed becomes committed. Choose the replica with the highest last epoch
-    and, of those, the highest log end. The disks of all other controllers must be formatted anew
+    and, of those, the highest log end. The disks of all other controllers must be formatted again
     before they are started again: with the old ones they could elect a leader of their own.
     """
     from pathlib import Path

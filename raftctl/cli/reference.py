@@ -156,7 +156,7 @@ def _option_row(option: Any) -> str:
         names += f" {(option.metavar or 'VALUE').replace('|', '&#124;')}"
     default = getattr(option.default, "value", option.default)
     if callable(default):
-        # Found when a command runs, and told in words; or by the variable.
+        # The value is found when a command runs, so the page describes it.
         return f"| {names} | {option.show_default}, or `${option.envvar}` | {option.help or ''} |"
     has_default = default is not None and not option.is_flag and not option.required
     shown = f"`{default}`" if has_default else "required" if option.required else ""

@@ -195,7 +195,7 @@ class LocalCluster:
         return lock_holder(self._data_path(node)) or saved
 
     def why_down(self, node: LocalNode) -> str:
-        """Why a node does not run, as far as its log tells, and where that is."""
+        """The reason in its log why a node does not run, and the path of the log."""
         saved, last = load_process(self._process_path(node)), locked_last_by(self._data_path(node))
         if last is not None and (
             # One that was started here and ended before it could lock left its reason in the log.
@@ -241,7 +241,7 @@ class LocalCluster:
         """
         deadline = time.monotonic() + timeout_s
         wanted = [broker.node_id for broker in self.layout.brokers]
-        told = ""
+        reported = ""
         silent = list(self.layout.brokers)
         while True:
             # Asked first: after a crash the controllers know brokers from before it as unfenced.
@@ -249,14 +249,16 @@ class LocalCluster:
             status = self.status()
             active = [one for one in status.active_brokers if one in wanted]
             sentence = _progress_sentence(status, len(active), len(wanted))
-            if sentence != told:
+            if sentence != reported:
                 progress(sentence)
-                told = sentence
+                reported = sentence
             if not silent and len(active) == len(wanted):
                 return status
             self.check_none_stopped()
             if time.monotonic() > deadline:
-                raise ConfigError(f"not ready after {timeout_s:g} s ({told}): see {self.log_hint}")
+                raise ConfigError(
+                    f"not ready after {timeout_s:g} s ({reported}): see {self.log_hint}"
+                )
             time.sleep(_POLL_S)
 
     @property
@@ -400,8 +402,8 @@ def _reason_in(lines: list[str]) -> str:
         (one for one in reversed(_last_run(lines)) if one["event"] == "node_failed"), None
     )
     if failed is not None:
-        told = str(failed.get("exception") or "").strip().splitlines()
-        return told[-1] if told else "it failed"
+        lines = str(failed.get("exception") or "").strip().splitlines()
+        return lines[-1] if lines else "it failed"
     return f"killed: its log ends with {last.get('event')} at {last.get('timestamp')}"
 
 

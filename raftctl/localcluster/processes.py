@@ -39,7 +39,7 @@ class ProcessRef:
 
     pid: int
     started: float
-    """Seconds since 1970, as the system tells."""
+    """Seconds since 1970, by the clock of the system."""
 
     def is_alive(self) -> bool:
         """Whether it still runs; a child that ended is reaped on the way."""
@@ -146,7 +146,7 @@ def load_process(path: Path) -> ProcessRef | None:
 
 
 def lock_holder(directory: Path) -> ProcessRef | None:
-    """The process that has locked a data directory, whoever started it; None if none has.
+    """The process that has locked a data directory, however it was started; None if none has.
 
     The id in the lock file may have been given to another program since: only a process that has
     the file open is taken for the node. ConfigError for one of another user, whose files cannot be

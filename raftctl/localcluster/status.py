@@ -25,8 +25,8 @@ class ClusterStatus:
     @property
     def best(self) -> dict[str, Any] | None:
         """The active controller's answer, else that of the highest epoch and offset."""
-        told = [answer for answer in self.answers.values() if answer is not None]
-        return max(told, key=_credibility, default=None)
+        known = [answer for answer in self.answers.values() if answer is not None]
+        return max(known, key=_credibility, default=None)
 
     @property
     def leader(self) -> dict[str, Any] | None:

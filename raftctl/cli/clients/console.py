@@ -98,10 +98,10 @@ def produce(
     command_property: PropertyOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Writes each line of standard input as a record. Tells how many, and where they stand.
+    """Writes each line of standard input as a record. Prints their number and offsets.
 
-    Exit status 1 if one was not acknowledged: what stands before it in the input is written, and
-    what comes after it may be.
+    Exit status 1 if a record was not acknowledged: the lines before it are written, the lines
+    after it may be.
     """
     if key_separator == "":
         raise ConfigError("--key-separator is empty: write the text between key and value")
@@ -228,12 +228,12 @@ class _Writing:
 
     def _check(self) -> None:
         if self._refused is not None:
-            told = client_error(self._refused.code(), self._refused.str())
+            raised = client_error(self._refused.code(), self._refused.str())
             why = ""
             if not self._has_keys:
-                why = why_without_key(told.code, self._topic, "--key-separator")
-            text = f"{told.message}; {self.acknowledged} records were acknowledged before{why}"
-            raise KafkaError(told.code, text)
+                why = why_without_key(raised.code, self._topic, "--key-separator")
+            text = f"{raised.message}; {self.acknowledged} records were acknowledged before{why}"
+            raise KafkaError(raised.code, text)
 
 
 # --- consume --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""`raftctl verifiable-consumer`: a member of a group that tells what it is assigned and reads.
+"""`raftctl verifiable-consumer`: a member of a group that reports its partitions and records.
 
 As `kafka-verifiable-consumer`, whose options and events these are. Without auto-commit it commits
-what it has told of, at once and before it gives a partition away.
+what it has reported, at once and before it gives a partition away.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import typer
 
 from raftctl.cli._arguments import check_known, not_empty
 from raftctl.cli._output import BootstrapOption, PropertyOption, TopicOption, say_event
-from raftctl.cli._termination import Ending, ending_when_told
+from raftctl.cli._termination import Ending, counted_signals
 from raftctl.cli.clients._verifiable_events import FOREVER, POLL_S, MaxMessagesOption, text_of
 from raftctl.cli.files import client_settings
 from raftctl.errors import ErrorCode, KafkaError, client_error
@@ -139,7 +139,7 @@ def verifiable_consumer(
     consumer = new_client(Consumer, bootstrap_server, defaults, client_settings(command_property))
     partitions_of(consumer, topic)
     member = _Member(consumer, max_messages, commits=not enable_autocommit, verbose=verbose)
-    with ending_when_told() as ending:
+    with counted_signals() as ending:
         try:
             member.run(topic, ending)
         finally:
@@ -172,7 +172,7 @@ class _Member:
         self._records: list[Message] = []
 
     def run(self, topic: str, ending: Ending) -> None:
-        """Reads until it has all, or this process is told to end. KafkaError if an error ends
+        """Reads until it has all, or a signal ends this process. KafkaError if an error ends
         it.
         """
         from raftctl.bench.clients import kafka_errors
@@ -180,7 +180,7 @@ class _Member:
         say_event("startup_complete")
         with kafka_errors():
             self._consumer.subscribe([topic], on_assign=_tell_assigned, on_revoke=self._revoked)
-            while self._left != 0 and not ending.told:
+            while self._left != 0 and not ending.signals:
                 self._poll()
                 self._hand_over()
 
@@ -202,7 +202,7 @@ class _Member:
                 raise _ended_by(error)
 
     def _hand_over(self) -> None:
-        """Tells of the records that came, and commits them."""
+        """Reports the records that came, and commits them."""
         records, self._records = self._records, []
         if not records:
             return
@@ -229,9 +229,9 @@ class _Member:
             error = next((one.error for one in done or () if one.error is not None), None)
         except KafkaException as failure:
             error = failure.args[0]
-        told = {} if error is None else {"error": error.str()}
+        outcome = {} if error is None else {"error": error.str()}
         offsets = [{"topic": t, "partition": p, "offset": offset} for t, p, offset in places]
-        say_event("offsets_committed", offsets=offsets, **told, success=error is None)
+        say_event("offsets_committed", offsets=offsets, **outcome, success=error is None)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Before another member reads on from what is committed.

@@ -1,7 +1,7 @@
-"""`raftctl verifiable-producer`: counts up in records and tells what became of each.
+"""`raftctl verifiable-producer`: counts up in records and reports the outcome of each.
 
 As `kafka-verifiable-producer`, whose options and events these are. Nothing is sent twice (no
-retries), so what is told as an error may be in the log, and what is told as a success is.
+retries), so a record reported as an error may be in the log, and one reported as a success is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typer
 
 from raftctl.cli._arguments import why_without_key
 from raftctl.cli._output import BootstrapOption, PropertyOption, TopicOption, say_event
-from raftctl.cli._termination import Ending, ending_when_told
+from raftctl.cli._termination import Ending, counted_signals
 from raftctl.cli.clients._verifiable_events import FOREVER, POLL_S, MaxMessagesOption, text_of
 from raftctl.cli.files import client_settings
 from raftctl.errors import ConfigError, KafkaError, client_error
@@ -31,7 +31,7 @@ _NO_OFFSET = -1
 DELIVERY_TIMEOUT_MS = 120_000
 """As Apache Kafka's delivery.timeout.ms."""
 _HURRIED = 2
-"""Told to end so often, it gives up what is on its way."""
+"""Signals after which records on their way are given up."""
 
 
 class Acks(enum.StrEnum):
@@ -69,7 +69,7 @@ def verifiable_producer(
     """Writes numbers as records, with an event for each. Options and events, a line of JSON each,
     are those of Apache Kafka's tool.
 
-    SIGINT and SIGTERM end it when what is on its way is answered; told twice, it ends at once.
+    SIGINT and SIGTERM end it once all records are answered; a second signal ends it at once.
     Exit status 1 if a record was not acknowledged.
     """
     if throughput == 0:
@@ -88,7 +88,7 @@ def verifiable_producer(
     settings = client_settings(command_property)
     producer = new_client(Producer, bootstrap_server, defaults, settings)
     partitions_of(producer, topic)
-    with ending_when_told() as ending:
+    with counted_signals() as ending:
         run = _Run(producer, topic, ending)
         run.send_all(_records(max_messages, value_prefix, repeating_keys), throughput)
         run.close(throughput)
@@ -119,21 +119,21 @@ class _Run:
         self._first_has_key = False
 
     def send_all(self, records: Iterable[tuple[str | None, str]], throughput: int) -> None:
-        """Sends until there are no more, or this process is told to end."""
+        """Sends until there are no more, or a signal ends this process."""
         say_event("startup_complete")
         self._started_s = time.monotonic()
         for number, (key, value) in enumerate(records):
             if throughput != _UNLIMITED:
                 self._wait_until(self._started_s + number / throughput)
-            while not (self._ending.told or self._took(key, value)):
+            while not (self._ending.signals or self._took(key, value)):
                 self._producer.poll(POLL_S)
-            if self._ending.told:
+            if self._ending.signals:
                 return
             self._producer.poll(0)
 
     def close(self, throughput: int) -> None:
-        """Waits for the answers, as long as it is not told again to end, and sums up."""
-        while self._producer.flush(POLL_S) and self._ending.told < _HURRIED:
+        """Waits for the answers, unless another signal arrives, and sums up."""
+        while self._producer.flush(POLL_S) and self._ending.signals < _HURRIED:
             pass
         self._producer.purge()
         self._producer.flush(POLL_S)
@@ -150,15 +150,15 @@ class _Run:
     def check(self) -> None:
         """KafkaError if a record was not acknowledged."""
         if self._acked < self._sent and self._first_error is not None:
-            told = client_error(self._first_error.code(), self._first_error.str())
+            raised = client_error(self._first_error.code(), self._first_error.str())
             lost = f"{self._sent - self._acked} of {self._sent} records were not acknowledged"
             why = ""
             if not self._first_has_key:
-                why = why_without_key(told.code, self._topic, "--repeating-keys")
-            raise KafkaError(told.code, f"{lost}; the first: {told.message}{why}")
+                why = why_without_key(raised.code, self._topic, "--repeating-keys")
+            raise KafkaError(raised.code, f"{lost}; the first: {raised.message}{why}")
 
     def _wait_until(self, due_s: float) -> None:
-        while (left := due_s - time.monotonic()) > 0 and not self._ending.told:
+        while (left := due_s - time.monotonic()) > 0 and not self._ending.signals:
             self._producer.poll(min(left, POLL_S))
 
     def _took(self, key: str | None, value: str) -> bool:

@@ -130,7 +130,7 @@ def reset_to(
     committed: Mapping[PartitionKey, int],
     timeout_s: float,
 ) -> dict[PartitionKey, int]:
-    """The new offset of each partition, inside of it. KafkaError if one cannot be told."""
+    """The new offset of each partition, inside of it. KafkaError if one cannot be found."""
     from confluent_kafka.admin._listoffsets import OffsetSpec
 
     ends = ends_of(client, keys, timeout_s)

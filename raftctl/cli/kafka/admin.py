@@ -72,6 +72,7 @@ def create_topic(
 def request_topic(
     client: AdminClient, new: NewTopic, timeout_s: float, *, validate_only: bool = False
 ) -> None:
+    """Request a topic and wait for the answer; KafkaError if it is refused."""
     futures = client.create_topics(
         [new],
         operation_timeout=timeout_s,
@@ -107,11 +108,11 @@ def wait_for(future: Future[T], timeout_s: float) -> T:
 
 def raise_error(error: Any) -> NoReturn:
     """Turns librdkafka's error into ours."""
-    told = client_error(error.args[0].code(), error.args[0].str())
-    if told.code == ErrorCode.BROKER_NOT_AVAILABLE:
-        message = f"{told.message}; do brokers listen at the addresses of --bootstrap-server?"
-        raise KafkaError(told.code, message) from None
-    raise told from None
+    raised = client_error(error.args[0].code(), error.args[0].str())
+    if raised.code == ErrorCode.BROKER_NOT_AVAILABLE:
+        message = f"{raised.message}; do brokers listen at the addresses of --bootstrap-server?"
+        raise KafkaError(raised.code, message) from None
+    raise raised from None
 
 
 def parse_partition(text: str) -> TopicPartition:
@@ -154,9 +155,9 @@ def open_admin(bootstrap: str, timeout_s: float) -> Iterator[KafkaAdminClient]:
 
 def _words(error: ClientError, code: ErrorCode) -> str:
     """What there is to read in an exception, which may hold a whole request and its answer."""
-    told = _MESSAGE.search(str(error))
-    if told:
-        return told[2]
+    found = _MESSAGE.search(str(error))
+    if found:
+        return found[2]
     if _RESPONSE in str(error):
         return code.text
     return _NUMBER_AND_NAME.sub("", str(error))
@@ -184,7 +185,7 @@ def check_broker(client: KafkaAdminClient, broker_id: int) -> None:
 
 
 def check(answer: dict[str, Any]) -> None:
-    """KafkaError if the answer, or the part of one, tells of an error."""
+    """KafkaError if the answer, or a part of one, holds an error."""
     if answer["error_code"] != ErrorCode.NONE:
         code = ErrorCode(answer["error_code"])
         raise KafkaError(code, answer["error_message"] or code.text)

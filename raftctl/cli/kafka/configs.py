@@ -124,8 +124,8 @@ def describe(
         configuration_keys=None,
     )
     request = Ask(resources=[asked], include_synonyms=True, include_documentation=False)
-    told = _ask(bootstrap_server, timeout, resource, request)["results"][0]
-    check(told)
+    result = _ask(bootstrap_server, timeout, resource, request)["results"][0]
+    check(result)
     found = [
         {
             "name": one["name"],
@@ -134,7 +134,7 @@ def describe(
             "read_only": one["read_only"],
             "synonyms": [_synonym(synonym) for synonym in one["synonyms"] or ()],
         }
-        for one in sorted(told["configs"], key=lambda one: str(one["name"]))
+        for one in sorted(result["configs"], key=lambda one: str(one["name"]))
         if every or _source(one["config_source"]) not in ("default", "broker's file")
     ]
     rows = [
@@ -268,8 +268,8 @@ def _source(number: int) -> str:
     return SOURCES.get(number, str(number))
 
 
-def _synonym(told: dict[str, Any]) -> dict[str, Any]:
-    return {"name": told["name"], "value": told["value"], "source": _source(told["source"])}
+def _synonym(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"name": entry["name"], "value": entry["value"], "source": _source(entry["source"])}
 
 
 def _text(synonyms: Sequence[dict[str, Any]]) -> str:

@@ -122,8 +122,8 @@ def _outcome(future: Future[Any]) -> dict[str, Any]:
     try:
         low_watermark = future.result(0).low_watermark
     except KafkaException as error:
-        told = client_error(error.args[0].code(), error.args[0].str())
-        return {"low_watermark": None, "error": told.code.name, "message": told.message}
+        refused = client_error(error.args[0].code(), error.args[0].str())
+        return {"low_watermark": None, "error": refused.code.name, "message": refused.message}
     except TimeoutError:
         name = ErrorCode.REQUEST_TIMED_OUT.name
         return {"low_watermark": None, "error": name, "message": "no answer in time"}

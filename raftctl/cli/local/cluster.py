@@ -198,9 +198,9 @@ def _verdict(status: ClusterStatus) -> str:
 
 
 def _controller(name: str, address: str, answer: dict[str, Any] | None) -> dict[str, Any]:
-    told = answer or {}
+    found = answer or {}
     keys = ("node_id", "role", "leader_id", "epoch", "high_watermark", "log_end_offset")
-    return {"name": name, "address": address, **{key: told.get(key) for key in keys}}
+    return {"name": name, "address": address, **{key: found.get(key) for key in keys}}
 
 
 def _controllers_table(addresses: Mapping[str, str], status: ClusterStatus) -> str:
@@ -269,7 +269,7 @@ def restart(
     ] = 120.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Restarts nodes of a local cluster, all or some. They read their files anew.
+    """Restarts nodes of a local cluster, all or some. They read their files again.
 
     With --rolling clients go on meanwhile. Controllers go first, the active one last of them, then
     brokers; each waits until all voters have caught up, all brokers are active and all replicas

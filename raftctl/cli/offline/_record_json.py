@@ -19,8 +19,8 @@ def record_json(record: Record | VotersRecord) -> dict[str, Any]:
     fields = {
         field.name: plain(getattr(record, field.name)) for field in dataclasses.fields(record)
     }
-    told = {name: value for name, value in fields.items() if value is not None}
-    return {"type": type(record).__name__, **told}
+    known = {name: value for name, value in fields.items() if value is not None}
+    return {"type": type(record).__name__, **known}
 
 
 def plain(value: Any) -> Any:
@@ -28,8 +28,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, UUID):
         return uuid_text(value)
     if isinstance(value, bytes):
-        told = value_fields(value)
-        return told.get("value", told)
+        fields = value_fields(value)
+        return fields.get("value", fields)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {name: plain(getattr(value, name)) for name in value._fields}
     if isinstance(value, tuple):

@@ -163,8 +163,8 @@ def load_snapshot(path: str) -> MetadataImage:
 def load_log(directory: str) -> MetadataImage:
     """The image of the newest snapshot and everything in the log after it, committed or not.
 
-    Of transactions only those that have ended. A torn tail is left out, and told of on stderr:
-    nobody was told of what it held. Other damage is a DiskError.
+    Of transactions only those that have ended. A torn tail is left out, with a line on stderr:
+    it was never acknowledged. Other damage is a DiskError.
     """
     store = SnapshotStore(RealFileSystem(), metadata_directory(directory))
     taken = store.ids()

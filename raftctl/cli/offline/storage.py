@@ -91,7 +91,7 @@ def verify_command(config: ConfigOption, output: OutputOption = Output.TABLE) ->
     """Checks what a stopped node has on its disks. Changes nothing.
 
     Exit status 1 if something is damaged. A torn tail is not: it is what a crash leaves of a write
-    that nobody was told of, and the node cuts it off when it starts.
+    that was never acknowledged, and the node cuts it off when it starts.
     """
     from raftctl.cli.offline.verify import DAMAGED, verify
 
@@ -117,7 +117,7 @@ def random_uuid_text() -> str:
 
 
 class FirstVoters(NamedTuple):
-    """What `format` is told of the voters with which the quorum begins."""
+    """The options of `format` that name the first voters of a quorum."""
 
     standalone: bool = False
     initial_controllers: str | None = None

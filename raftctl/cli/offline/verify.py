@@ -144,9 +144,11 @@ def _log(directory: str, replay: _Replay) -> Iterator[Finding]:
         why = f"byte {error.place.position}: {error.why}"
         yield Finding(error.place.path, TORN if error.torn else DAMAGED, why)
     yield Finding(directory, OK, f"{records} records in {batches} batches, to offset {end_offset}")
-    if replay.told:
-        compared = f"{replay.equal} of {replay.told} state hashes were compared, and are equal"
-        yield Finding(directory, OK if replay.equal == replay.told else UNKNOWN, compared)
+    if replay.hashes_found:
+        compared = (
+            f"{replay.equal} of {replay.hashes_found} state hashes were compared, and are equal"
+        )
+        yield Finding(directory, OK if replay.equal == replay.hashes_found else UNKNOWN, compared)
 
 
 class _Replay:
@@ -158,7 +160,7 @@ class _Replay:
         self._image: MetadataImage | None = None
         self._transaction: MetadataDelta | None = None
         self._hashes: dict[int, str] = {}
-        self.told = 0
+        self.hashes_found = 0
         """State hashes in the log."""
         self.equal = 0
 
@@ -185,16 +187,16 @@ class _Replay:
             self._image = delta.apply(batch.end_offset - 1, batch.epoch, batch.timestamp_ms)
             if delta.snapshot_marked:
                 self.know(self._image)
-        for told in delta.state_hashes or ():
-            self._compare(told)
+        for record in delta.state_hashes or ():
+            self._compare(record)
 
-    def _compare(self, told: StateHashRecord) -> None:
-        self.told += 1
-        own = self._hashes.get(told.offset)
-        if own is None or told.version != STATE_HASH_VERSION:
+    def _compare(self, record: StateHashRecord) -> None:
+        self.hashes_found += 1
+        own = self._hashes.get(record.offset)
+        if own is None or record.version != STATE_HASH_VERSION:
             return
-        if own != told.state_hash:
-            raise StateDivergedError(told.offset, own, told.state_hash, "this log")
+        if own != record.state_hash:
+            raise StateDivergedError(record.offset, own, record.state_hash, "this log")
         self.equal += 1
 
 

@@ -184,7 +184,7 @@ def remove(
     _print([rule for one in futures.values() for rule in wait_for(one, timeout)], output)
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- resources and principals ---------------------------------------------------------------------
 
 Resource = tuple[str, str | None]
 """(kind, name): the kind as the library names it; None is any name."""
@@ -266,7 +266,7 @@ def _rule(resource: Resource, pattern: Pattern, person: Person, operation: Opera
     )
 
 
-# --- what is told ---------------------------------------------------------------------------------
+# --- what is shown --------------------------------------------------------------------------------
 
 
 def _matching(bootstrap: str, filters: Iterable[Any], timeout_s: float) -> list[Any]:

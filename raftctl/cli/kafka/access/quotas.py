@@ -38,7 +38,7 @@ AnyIpOption = Annotated[
     bool, typer.Option("--ip-defaults", help="All addresses without a quota of their own.")
 ]
 Part = tuple[str, str | None]
-"""(kind, name); None stands for whoever has no quota of their own."""
+"""(kind, name); None stands for all without a quota of their own."""
 
 
 @app.command()
@@ -126,8 +126,8 @@ def alter(
         ],
     )
     with open_admin(bootstrap_server, timeout) as client:
-        (told,) = send(client, Ask(entries=[entry], validate_only=validate_only))["entries"]
-    check(told)
+        (result,) = send(client, Ask(entries=[entry], validate_only=validate_only))["entries"]
+    check(result)
     done = "could alter" if validate_only else "altered"
     whose = ", ".join(f"{kind} {DEFAULT_NAME if name is None else name}" for kind, name in parts)
     document = {"altered": not validate_only, "entity": dict(parts), "quotas": changes}

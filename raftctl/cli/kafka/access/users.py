@@ -47,7 +47,7 @@ def list_users(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Lists users with their mechanisms; keys and salts are never told."""
+    """Lists users with their mechanisms; keys and salts stay hidden."""
     client = admin_client(bootstrap_server)
     found = [
         {"user": one.user, "mechanism": _mechanism(info), "iterations": info.iterations}
@@ -77,7 +77,7 @@ def set_password(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Sets a user's password for one mechanism. The cluster is never told the password itself."""
+    """Sets a user's password for one mechanism. The password itself is not sent."""
     from confluent_kafka.admin._scram import ScramCredentialInfo, UserScramCredentialUpsertion
 
     password = read_password(password_file)

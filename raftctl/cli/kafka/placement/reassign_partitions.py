@@ -104,7 +104,7 @@ def plan_document(plan: Mapping[Partition, Sequence[int]]) -> dict[str, Any]:
 def generate(
     current: Plan, racks: Mapping[int, str | None], broker_ids: Sequence[int], rng: random.Random
 ) -> Plan:
-    """Spreads the partitions anew over these brokers and their racks, each topic on its own.
+    """Spread the partitions again over these brokers and their racks, each topic on its own.
 
     Every partition keeps its number of replicas. KafkaError(INVALID_REPLICATION_FACTOR) if there
     are too few brokers.
@@ -167,7 +167,7 @@ def reassign_partitions(
     ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Begins what a file says.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Tells how far it is; ends the throttle when done.")
+        bool, typer.Option("--verify", help="Shows progress; ends the throttle when done.")
     ] = False,
     list_moving: Annotated[bool, typer.Option("--list", help="Lists what moves now.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancels what a file says.")] = False,
@@ -254,14 +254,14 @@ def _alter(
     from kafka import TopicPartition
 
     asked = {TopicPartition(*key): value and list(value) for key, value in wanted.items()}
-    told = client.alter_partition_reassignments(asked)
+    errors = client.alter_partition_reassignments(asked)
     results = [
         {
             "topic": key.topic,
             "partition": key.partition,
             "result": done if error is None else ErrorCode(error.errno).name,
         }
-        for key, error in sorted(told.items())
+        for key, error in sorted(errors.items())
     ]
     rows = [list(one.values()) for one in results]
     text = table(("TOPIC", "PARTITION", "RESULT"), rows)
