@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 from importlib.metadata import version as version_of
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from jepsen.cli import check, convert, demo, report, shrink, spark, test, test_all
+
+SECTIONS = {
+    "Tests of clusters": ("demo", "test", "test-all", "shrink"),
+    "Verdicts on what is there": ("check", "check-servers", "replicas", "spark"),
+    "Reports": ("report", "serve", "convert"),
+}
+"""Heading -> commands, as help shows them."""
+
+
+class Root(typer.core.TyperGroup):
+    """Shows its commands by topic."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each topic."""
+        widest = max(map(len, self.commands))
+        limit = formatter.width - 4 - widest
+        for heading, names in SECTIONS.items():
+            # Padded, so that the columns of all sections stand below one another.
+            rows = [
+                (name.ljust(widest), self.commands[name].get_short_help_str(limit))
+                for name in names
+                if name in self.commands
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
 
 app = typer.Typer(
     name="jepsen",
@@ -16,6 +42,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    cls=Root,
 )
 
 

@@ -45,8 +45,9 @@ Histories = Annotated[
 CheckerOption = Annotated[
     str | None,
     typer.Option(
-        metavar="|".join(CHECKER_NAMES),
-        help="Checker to apply. Default: those of a run's test, for other files linearizable.",
+        metavar="NAME",
+        help=f"One of {', '.join(CHECKER_NAMES)}. Default: those of a run's test, for other files "
+        "linearizable.",
     ),
 ]
 
@@ -57,21 +58,24 @@ def check(
     model: Annotated[
         str,
         typer.Option(
-            metavar="|".join(MODELS),
-            help="Model of one key, with its first value in brackets, as EDN: `cas-register(0)`.",
+            metavar="NAME",
+            help=f"Model of linearizable: {', '.join(MODELS)}; its first value in brackets as EDN: "
+            "`cas-register(0)`.",
         ),
     ] = "cas-register",
     failures: Annotated[
         str,
         typer.Option(
             metavar="|".join(FAILURES),
-            help="Whether a failed cas proves another value, and a read of nil proves nil. auto: "
-            "not in EDN, as in Knossos' histories.",
+            help="Whether a failed cas excludes the expected value, and a read of nil shows nil; "
+            "auto: not in EDN, as in Knossos' histories.",
         ),
     ] = "auto",
     consistency: Annotated[
         str,
-        typer.Option(metavar="|".join(CONSISTENCY), help="Consistency model of list-append."),
+        typer.Option(
+            metavar="NAME", help=f"Consistency model of list-append: {', '.join(CONSISTENCY)}."
+        ),
     ] = CONSISTENCY[-1],
     ww_deps: Annotated[
         bool, typer.Option("--ww-deps", help="kafka: search for write cycles too.")
@@ -276,7 +280,7 @@ def check_servers(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Judges what the nodes of a stopped local cluster have left on their disks.
+    """Judges the disks of a stopped local cluster.
 
     `metadata`: the logs of all nodes are equal; an epoch has one active controller, a partition's
     leader is in its ISR, epochs never go back. `replicas`: the replicas of each partition are
@@ -314,7 +318,7 @@ DumpsArgument = Annotated[
 
 
 def replicas(dumps: DumpsArgument, output: OutputOption = Output.TABLE) -> None:
-    """Compares what replicas hold: the same record at the same offset of each partition.
+    """Compares the records that replicas hold at each offset.
 
     A DUMP is what `raftctl log dump --output json LOG_DIR` prints for a broker, or Kafka's
     `kafka-dump-log --print-data-log` for segments. Dump when all replicas have caught up. Prints

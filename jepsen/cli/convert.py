@@ -30,10 +30,10 @@ def convert(
         Format, typer.Option("--format", metavar="auto|json|edn|log", help="Format of the file.")
     ] = Format.AUTO,
 ) -> None:
-    """Writes a history as EDN, which Jepsen's tools read, as JSON lines or as Parquet.
+    """Writes a history as EDN, JSON lines or Parquet.
 
-    Lines are numbered again, from 0. Parquet has what clients did, not what the nemesis did. A file
-    that is there is not written over.
+    Jepsen's tools read EDN. Lines are numbered again, from 0. Parquet has the operations of
+    clients without those of the nemesis. An existing file is not overwritten.
     """
     path = Path(target)
     writer = _WRITERS.get(path.suffix)

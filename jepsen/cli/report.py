@@ -43,7 +43,7 @@ def report(
     ],
     again: Annotated[bool, typer.Option("--again", help="Check the history again first.")] = False,
 ) -> None:
-    """Writes report.html into a run's folder: one page that needs nothing else."""
+    """Writes report.html into the folder of a run."""
     folder = RunFolder.open(Path(run))
     if again or folder.results is None:
         judge_folder(folder)
@@ -69,7 +69,7 @@ def serve(
         int, typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; 0: any free port.")
     ] = 8080,
 ) -> None:
-    """Shows all runs of a store in a browser, on this machine only, until Ctrl-C."""
+    """Serves the reports of a store on 127.0.0.1, until Ctrl-C."""
     if not Path(store).is_dir():
         raise InputError(f"--store {store}: no such folder")
     with server(Path(store), port) as running:

@@ -24,11 +24,11 @@ def shrink(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of an invalid run.")],
     store: options.StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Leaves faults out of an invalid run while it stays invalid; prints the plan that is left.
+    """Finds the fewest faults that keep a run invalid.
 
-    Repeats the test of the run up to 25 times, with its faults as a plan. Each repetition is a run
-    in the store. In env sim the same plan is the same run. `jepsen test --plan` takes the plan.
-    Exit status 0: a plan is printed; 2: the test is not invalid with all faults.
+    Prints the plan that is left, which `jepsen test --plan` takes. Repeats the test up to 25 times,
+    each time with a part of its faults and in a run of its own. In env sim the same plan is the
+    same run. Exit status 0: a plan is printed; 2: the test is not invalid with all faults.
     """
 
     def repeat(spec: RunSpec) -> Valid:

@@ -61,16 +61,17 @@ CheckerOption = Annotated[
     str | None,
     typer.Option(
         "--checker",
-        metavar="|".join(CHECKERS),
-        help="Checker to apply. Default: linearizable; required for a run of another workload.",
+        metavar="NAME",
+        help=f"One of {', '.join(CHECKERS)}. Default: linearizable; a run of another workload "
+        "needs it named.",
     ),
 ]
 WatchedOption = Annotated[
     str | None,
-    typer.Option("--checker", metavar="|".join(WATCHED), help="As for `jepsen spark check`."),
+    typer.Option("--checker", metavar="NAME", help="As for `jepsen spark check`."),
 ]
 ModelOption = Annotated[
-    str, typer.Option("--model", metavar="|".join(MODELS), help="As for `jepsen check`.")
+    str, typer.Option("--model", metavar="NAME", help=f"One of {', '.join(MODELS)}.")
 ]
 FailuresOption = Annotated[
     str, typer.Option("--failures", metavar="|".join(FAILURES), help="As for `jepsen check`.")
@@ -112,7 +113,7 @@ def check(
     ] = None,
     scratch: ScratchOption = None,
     consistency: Annotated[
-        str, typer.Option(metavar="|".join(CONSISTENCY), help="Consistency model of list-append.")
+        str, typer.Option(metavar="NAME", help="As for `jepsen check`.")
     ] = CONSISTENCY[-1],
     time_limit: TimeLimitOption = 300.0,
     memory: MemoryOption = 1024,
@@ -120,7 +121,9 @@ def check(
         Output, typer.Option("--print", metavar="table|json", help="How to print the result.")
     ] = Output.TABLE,
 ) -> None:
-    """Judges histories key by key on Spark; the verdicts are those of `jepsen check`.
+    """Judges histories key by key on Spark.
+
+    The verdicts are those of `jepsen check`.
 
     Prints `HISTORY valid`, `HISTORY invalid` or `HISTORY unknown` for each; what was found goes to
     stderr, or with `--print json` all into one document. Exit status as for `jepsen check`.
@@ -237,7 +240,7 @@ def replicas(
     scratch: ScratchOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compares what replicas hold, as `jepsen replicas` does, of logs of any size."""
+    """Compares replicas as `jepsen replicas`, of any size."""
     refuse_doubles(dumps)
     refuse_files([str(dump) for dump in dumps], histories=False)
     from jepsen.spark.session import spark_session
@@ -300,7 +303,9 @@ def generate(
 def package(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if need be.")],
 ) -> None:
-    """Writes what `spark-submit` takes: `jepsen.zip` and `jepsen_spark.py`.
+    """Writes the two files that `spark-submit` needs.
+
+    They are `jepsen.zip` and `jepsen_spark.py`.
 
     `spark-submit --master URL --py-files DIR/jepsen.zip DIR/jepsen_spark.py check HISTORY` runs on
     that cluster; `--master` and `--driver-memory` of `check` do not count then.

@@ -35,19 +35,20 @@ MinRateOption = Annotated[
     typer.Option(min=0, help="Verdict unknown below this many successful operations a second."),
 ]
 NemesisOption = Annotated[
-    str, typer.Option(metavar=",".join(PACKAGES), help="Faults; default: none.")
+    str, typer.Option(metavar="FAULT,...", help=f"Of {', '.join(PACKAGES)}; default: none.")
 ]
 PlanOption = Annotated[
     str, typer.Option(metavar="FILE", help="Faults of this plan instead, as a run's plan.json.")
+]
+WorkloadArgument = Annotated[
+    str, typer.Argument(metavar="WORKLOAD", help=f"One of {', '.join(WORKLOADS)}.")
 ]
 
 TopicOption = Annotated[str, typer.Option(help="Name of the topic; default: a new one.")]
 
 
 def run(
-    workload: Annotated[
-        str, typer.Argument(metavar="|".join(WORKLOADS), help="What the clients do.")
-    ],
+    workload: WorkloadArgument,
     env: options.EnvOption = "local",
     nemesis: NemesisOption = "",
     plan: PlanOption = "",
@@ -80,7 +81,7 @@ def run(
     store: options.StoreOption = DEFAULT_STORE,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Runs a test and judges it; what there is of it stays in the store.
+    """Runs a test, judges it, and keeps it in the store.
 
     Prints `FOLDER valid`, `invalid` or `unknown`. In env sim the same options and seed are the same
     run. A run is unknown if a fault that was asked for never struck, if too little succeeded, or if

@@ -48,8 +48,9 @@ def run(
     nemesis: Annotated[
         list[str] | None,
         typer.Option(
-            metavar=",".join(PACKAGES),
-            help="Faults of one column; repeat it. Default: a column for each fault.",
+            metavar="FAULT,...",
+            help="Faults of one column; repeat it. Default: a column for each fault of "
+            f"{', '.join(PACKAGES)}.",
         ),
     ] = None,
     time_limit: options.TimeLimitOption = 30.0,
@@ -70,7 +71,7 @@ def run(
     jobs: JobsOption = 1,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Runs every workload with every nemesis, and first with none; goes on whatever comes of it.
+    """Runs every workload without faults and with each fault.
 
     Prints `FOLDER valid`, `invalid`, `unknown` or `crashed` for each run, then the matrix. From the
     first run on it is also in `store/test-all/latest`, as matrix.json and matrix.md. Ctrl-C ends

@@ -31,7 +31,6 @@ from jepsen.simulator.properties._invariants import (
 )
 from jepsen.simulator.properties._partition_invariants import PartitionChange, PartitionView
 from jepsen.simulator.properties._producer_id_invariants import BrokerLife, ProducerIdsView
-from jepsen.simulator.properties._properties import Violation
 from jepsen.simulator.properties._snapshot_invariants import SnapshotReader
 from raftctl.errors import InvariantViolation
 from raftctl.metadata.codec import unpack_records
