@@ -181,6 +181,7 @@ class LeaderBalancer:
         if not self._topics and not self._displaced:
             self._begin(image.topics.topics)
         self._examine(image)
+        self.invariants()
         records = [] if self._topics else self._move(image)
         if not self._topics and not self._displaced:
             self._begin(())
