@@ -1,4 +1,4 @@
-"""What the controller needs to know of its node's configuration."""
+"""Part of a node's configuration that the controller depends on."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ class ControllerConfig:
     default_replication_factor: int = 1
     topic_deletion: bool = True
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
-    """What holds for a topic without overrides."""
+    """Configs of a topic without overrides."""
     group_keys: Mapping[str, TopicKey] = field(default_factory=lambda: GROUP_KEYS)
-    """What may be set for a group, and within which bounds."""
+    """Keys that may be set for a group, with their bounds."""
     producer_id_block: int = 1_000
-    """Producer ids given out at a time."""
+    """Producer ids allocated at a time."""
     request_partitions_max: int = 10_000
-    """Partitions that one CreateTopics request may ask for; they become one batch of records."""
+    """Partitions of one CreateTopics request; they become one batch of records."""
     slice_examined_max: int = 10_000
-    """Partitions looked at between two messages, where something concerns all of them."""
+    """Partitions examined between two messages of the quorum, in a pass over many."""
     slice_changes_max: int = 1_000
-    """Partitions changed between two messages."""
+    """Partitions changed between two messages of the quorum."""
     kv_bytes_max: int = KV_BYTES_MAX
-    """What keys and their values may take together."""
+    """Bytes of all keys and their values."""
     leader_rebalance: bool = True
     leader_imbalance_check_ms: int = 300_000
     leader_imbalance_percentage: int = 10
-    """A broker may lead so much less of what it is the preferred leader of."""
+    """Share of its preferred partitions that a broker may not lead, before the balancer acts."""
 
     @classmethod
     def of(cls, config: NodeConfig, cluster_id: str) -> ControllerConfig:
-        """The controller's part of a node's configuration."""
+        """Return the controller's part of a node's configuration."""
         return cls(
             cluster_id=cluster_id,
             session_timeout_ms=config.broker_session_timeout_ms,
@@ -75,7 +75,10 @@ class ControllerConfig:
         )
 
     def settings(self) -> tuple[str, ...]:
-        """`key=value` of what each controller decides by while it is the active one."""
+        """Return `key=value` of each setting that decides while this controller is active.
+
+        Controllers register with these, so that a warning can name settings that differ.
+        """
         shared: dict[str, int | bool] = {
             SESSION_TIMEOUT_KEY: self.session_timeout_ms,
             "num.partitions": self.default_partitions,

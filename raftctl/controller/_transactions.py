@@ -1,14 +1,16 @@
-"""Metadata transactions: many records that take effect together (row C1, KIP-868).
+"""Metadata transactions: records in several batches that take effect together (row C1).
 
-The records of an operation stand in one batch, all or none. Where they are too many for that they
-stand in several, between a record that begins a transaction and one that ends it:
+The records of a request stand in one batch, all or none. If they are too many for that, they stand
+in several, between a record that begins a transaction and one that ends it:
 
     Begin, r1, r2, … │ … │ …, rn, End
 
-The active controller replays them at once, like any others, and has them published when the last
-one commits. Everybody else keeps them apart until the end comes. If the controller is deposed
-before that, some may be committed without the end; the next one aborts what has begun, as its first
-act, and has never seen it itself.
+The active controller replays them at once, like any others, and they are published when the last
+one commits. Every other node holds them back until the end arrives. If the controller is deposed
+before that, some may be committed without the end. The next controller aborts the transaction as
+its first act; it has not replayed any of it.
+
+Source: KIP-868.
 """
 
 from __future__ import annotations
@@ -46,29 +48,30 @@ _OUTSIDE = frozenset(
         RemoveKvLockRecord,
     )
 )
-"""The first ends one; the others take effect with their batch: watches read the log itself."""
+"""Records that never stand in a transaction. The first ends one. The others take effect with their
+batch, since watches of keys read the log itself."""
 
 
 class Piece(NamedTuple):
-    """A batch of a transaction: packed records, one after the other."""
+    """Batch of a transaction: packed records, concatenated."""
 
     payload: bytes
     record_count: int
 
 
 def may_be_transaction(image: MetadataImage, records: Sequence[Record]) -> bool:
-    """Whether the cluster knows transactions, and these records may stand in one."""
+    """Whether the level in force knows transactions, and these records may stand in one."""
     known = level_of(image, METADATA_VERSION_FEATURE) >= TRANSACTIONS_LEVEL
     return known and _OUTSIDE.isdisjoint(map(type, records))
 
 
 def as_transaction(records: Sequence[Record]) -> list[Record]:
-    """The records between a beginning and an end."""
+    """Return the records between a begin record and an end record."""
     return [BeginTransactionRecord(), *records, EndTransactionRecord()]
 
 
 def in_pieces(transaction: Sequence[Record], bytes_max: int) -> list[Piece]:
-    """The batches of a transaction, none longer than that unless a single record is."""
+    """Return the batches of a transaction, none above `bytes_max` unless a single record is."""
     pieces = []
     payloads: list[bytes] = []
     size = 0

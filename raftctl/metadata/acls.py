@@ -1,4 +1,4 @@
-"""Access control lists: which rules a filter means (KIP-11, KIP-290)."""
+"""Access control lists: the entries that a filter matches (KIP-11, KIP-290)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class ResourceType(enum.IntEnum):
-    """What a rule is about, as the Kafka protocol numbers it."""
+    """Type of an entry's resource, as the Kafka protocol numbers it."""
 
     TOPIC = 2
     GROUP = 3
@@ -26,7 +26,7 @@ class ResourceType(enum.IntEnum):
 
 
 class PatternType(enum.IntEnum):
-    """How a resource's name is meant; the first two only in filters."""
+    """Interpretation of a resource's name; the first two occur only in filters."""
 
     ANY = 1
     MATCH = 2
@@ -35,13 +35,13 @@ class PatternType(enum.IntEnum):
 
 
 OPERATIONS = range(2, 16)
-"""Of a rule: all, read, write, create, delete, alter, describe, ... two-phase commit."""
+"""Operations of an entry: all, read, write, create, delete, ... two-phase commit."""
 PERMISSIONS = (2, 3)
-"""Of a rule: deny, allow."""
+"""Permissions of an entry: deny, allow."""
 
 
 def matches(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:
-    """Whether the filter means this rule."""
+    """Whether the filter matches this entry."""
     return (
         wanted.resource_type in (ANY, rule.resource_type)
         and wanted.operation in (ANY, rule.operation)
@@ -53,7 +53,7 @@ def matches(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> b
 
 
 def _names(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:
-    """MATCH means every rule that concerns the name, also by a prefix or by the wildcard."""
+    """Whether the resource name matches. MATCH covers prefixes and the wildcard as well."""
     if wanted.pattern_type not in (PatternType.ANY, PatternType.MATCH, rule.pattern_type):
         return False
     name = wanted.resource_name

@@ -1,8 +1,9 @@
-"""The cluster's features: what each level means, and what is in force.
+"""Features of the cluster: the meaning of each level, and the levels in force.
 
-A feature's level is finalized by a record; the level 0 is as good as none. Every node of a cluster
-writes only what the finalized levels allow, so that an older node can still read it. To lower a
-level is safe only where the metadata holds nothing that the lower level does not know.
+A record finalizes a feature's level; level 0 means that the feature is not used. A node writes only
+what the finalized levels allow, so an older node can still read it. A level may be lowered only
+where the metadata holds nothing that the lower level cannot express.
+
 Sources: KIP-584, KIP-1022; KIP-966 for eligible leader replicas; KIP-890 for transactions.
 """
 
@@ -43,23 +44,26 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION_FEATURE: (1, METADATA_VERSION),
     TRANSACTION_VERSION_FEATURE: (0, TRANSACTION_VERSION),
 }
-"""Feature to its lowest and highest level."""
+"""Feature to the lowest and highest level that this release supports."""
 
 
 def supported_ranges() -> tuple[FeatureRange, ...]:
-    """What a node of this release tells of itself."""
+    """Return the ranges that a node of this release registers with."""
     return tuple(FeatureRange(name, *SUPPORTED[name]) for name in sorted(SUPPORTED))
 
 
 def supports(ranges: Iterable[FeatureRange], feature: str, level: int) -> bool:
-    """Whether a node with these ranges can work with a level; 0 stands for doing without it."""
+    """Whether a node with these ranges supports a level; level 0 is supported by all."""
     if level == 0:
         return True
     return any(one.name == feature and one.lowest <= level <= one.highest for one in ranges)
 
 
 def unsupported(node: str, ranges: Iterable[FeatureRange], levels: Mapping[str, int]) -> str | None:
-    """Which level in force a node with these ranges cannot work with; None if it can with all."""
+    """Return a sentence about the first level that a node does not support; None if there is none.
+
+    `node` names it in the sentence; `ranges` are its own; `levels` are those in force.
+    """
     known = {one.name: one for one in ranges}
     for name in sorted(levels):
         if levels[name] and not supports(known.values(), name, levels[name]):
@@ -70,7 +74,7 @@ def unsupported(node: str, ranges: Iterable[FeatureRange], levels: Mapping[str, 
 
 
 def first_levels() -> dict[str, int]:
-    """What is in force in a new cluster; one that is there already is upgraded by its operator."""
+    """Return the levels of a new cluster; an operator upgrades an existing one."""
     return {
         METADATA_VERSION_FEATURE: METADATA_VERSION,
         TRANSACTION_VERSION_FEATURE: TRANSACTION_VERSION,
@@ -78,22 +82,22 @@ def first_levels() -> dict[str, int]:
 
 
 def level_of(image: MetadataImage, feature: str) -> int:
-    """The finalized level; 0 if there is none."""
+    """Return the finalized level; 0 if there is none."""
     return image.features.get(feature, 0)
 
 
 def directories_enabled(image: MetadataImage) -> bool:
-    """Whether partitions keep the log directories of their replicas."""
+    """Whether partitions record the log directories of their replicas (KIP-858)."""
     return level_of(image, METADATA_VERSION_FEATURE) >= DIRECTORIES_LEVEL
 
 
 def eligible_leaders_enabled(image: MetadataImage) -> bool:
-    """Whether partitions keep eligible leader replicas."""
+    """Whether partitions keep eligible leader replicas (KIP-966)."""
     return level_of(image, ELR_FEATURE) >= 1
 
 
 def require_level(image: MetadataImage, level: int) -> None:
-    """KafkaError(UNSUPPORTED_VERSION) if the metadata's records are below this level."""
+    """Raise KafkaError(UNSUPPORTED_VERSION) if `metadata.version` is below this level."""
     found = level_of(image, METADATA_VERSION_FEATURE)
     if found < level:
         message = f"{METADATA_VERSION_FEATURE} is {found}: raise it to {level} first"

@@ -1,7 +1,7 @@
-"""Names of topics: which are well formed, which are reserved, which are too much alike (row C3).
+"""Names of topics: well formed, reserved, and too similar ones (row C3).
 
-A partition's directory is named after its topic, so a name must be a file name, and the name of the
-metadata log belongs to the nodes themselves.
+A partition's directory is named after its topic, so a topic's name must be a file name. The name of
+the metadata log is reserved: a topic's directory would mix with the node's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_problem(name: str) -> str | None:
-    """Why this is no name for a topic; None if it is one. It may be reserved."""
+    """Return why this is not a topic name; None if it is one. A reserved name is one, too."""
     if not name:
         return "The name is empty"
     if name in (".", ".."):
@@ -30,5 +30,5 @@ def name_problem(name: str) -> str | None:
 
 
 def close_form(name: str) -> str:
-    """What names of metrics make of it: two topics must not have the same."""
+    """Return the name as metrics spell it; two topics must not share one."""
     return name.replace(".", "_")

@@ -155,14 +155,14 @@ EDITS = (
         "controller.partitions._topic_control:_new_partitions",
         "isr, isr[0], 0, 0",
         "isr, 0, 0, 0",
-        f"{TEST}brokers_are_fenced_one_by_one",
+        f"{TEST}a_controller_balances_leaders_until_it_renounces",
     ),
     Edit(
         "topic_without_partitions",
         "controller.partitions._topic_control:TopicControl._create_topic",
         "records += _new_partitions",
         "_new_partitions",
-        f"{TEST}brokers_are_fenced_one_by_one",
+        f"{TEST}a_controller_balances_leaders_until_it_renounces",
     ),
     Edit(
         "deleted_topic_keeps_its_name",

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests.cluster import RegisterControllerRequest
 
 CONTROLLERS_MAX = 1_000
-"""Registered at once: far more than there are, so that nobody fills the log with them."""
+"""Controllers registered at once: far more than any cluster has, so no client fills the log."""
 FEATURES_MAX = 100
 SETTINGS_MAX = 100
 SETTING_SHOWN = 40
-"""Characters of another controller's value that are told."""
+"""Characters of another controller's value that a warning shows."""
 
 
 class ControllerRegistrations:
-    """The controllers as the active one knows them."""
+    """Registered controllers, as the active one knows them."""
 
     def __init__(
         self, cluster_id: str, settings: tuple[str, ...], voter_ids: Callable[[], Collection[int]]
@@ -49,16 +49,20 @@ class ControllerRegistrations:
         self._settings = settings
         self._voter_ids = voter_ids
         self._told: dict[int, tuple[FeatureRange, ...]] = {}
-        """What is not in the log, at a level that does not know it."""
+        """Feature ranges by controller id, at a `metadata.version` whose log cannot hold them."""
 
     def clear(self) -> None:
-        """Forgets what was told to this controller only."""
+        """Drop registrations that are not in the log."""
         self._told.clear()
 
     def register(
         self, image: MetadataImage, request: RegisterControllerRequest
     ) -> ControllerResult:
-        """See `RegisterControllerResponse`; the same again changes nothing."""
+        """Register a controller; the same registration again writes no record.
+
+        Errors in the response: INCONSISTENT_CLUSTER_ID; INVALID_REGISTRATION; UNSUPPORTED_VERSION
+        if it does not support a level in force. A warning names settings that differ.
+        """
         try:
             self._check(image, request)
         except KafkaError as error:
@@ -103,7 +107,7 @@ class ControllerRegistrations:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, lacks)
 
     def unable(self, image: MetadataImage, feature: str, level: int) -> list[str]:
-        """The controllers that cannot work with this level, or of which that is not known."""
+        """Return the controllers that do not support this level, or may not, for a message."""
         known = self._told | {number: one.features for number, one in image.controllers.items()}
         found = [
             str(number) for number in sorted(known) if not supports(known[number], feature, level)
@@ -112,7 +116,7 @@ class ControllerRegistrations:
         return [*found, *(f"{number} (has not registered)" for number in silent)]
 
     def unregister(self, image: MetadataImage, controller_id: int) -> list[Record] | None:
-        """Forgets a controller that is gone for good; None if it is not known."""
+        """Return the records that unregister a controller; None if it is not registered."""
         told = self._told.pop(controller_id, None)
         if controller_id in image.controllers:
             return [UnregisterControllerRecord(controller_id)]
@@ -120,7 +124,10 @@ class ControllerRegistrations:
 
 
 def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
-    """A sentence that names each config that differs; nothing is said of what only one has."""
+    """Return a sentence that names each setting that differs; '' if none does.
+
+    A setting that only one side has is ignored: the other may be of another release.
+    """
     told = dict(setting.partition("=")[::2] for setting in theirs[:SETTINGS_MAX])
     pairs = (setting.partition("=")[::2] for setting in ours)
     differing = [
@@ -137,5 +144,5 @@ def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
 
 
 def unregister_all(image: MetadataImage) -> list[Record]:
-    """Before a level is in force that does not know controllers."""
+    """Return the records that unregister all controllers, for a level that does not know them."""
     return [UnregisterControllerRecord(number) for number in sorted(image.controllers)]

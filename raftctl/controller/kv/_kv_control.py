@@ -1,10 +1,12 @@
 """Keys and values on the metadata log: get, put, compare-and-set, delete (row Q10).
 
 The version of a key is the offset of the record that set it. Offsets are one total order over all
-keys and all controllers, so a version serves as a fencing token: whoever holds a greater one came
-later. Answers that write nothing (a get, an expectation that does not hold) must be confirmed,
-since a controller that was deposed unawares would tell what was once true; writes must not be
-repeated unasked, since a put that is applied again later undoes another's.
+keys and all controllers, so a version serves as a fencing token: a greater one is later.
+
+Responses without a write (of a get, or of an expectation that does not hold) are confirmed. A
+controller that was deposed without noticing would otherwise return stale state. A write is never
+repeated on the caller's behalf: a put that is applied a second time later undoes another client's.
+
 Source: the guarantees of ZooKeeper's and etcd's compare-and-set.
 """
 
@@ -39,7 +41,7 @@ KEY_LENGTH_MAX = 1024
 """Characters of a key."""
 VALUE_BYTES_MAX = 1024 * 1024
 ENTRIES_MAX = 1_000_000
-"""Keys; every node of the cluster keeps all of them in memory."""
+"""Number of keys; every node of the cluster keeps all of them in memory."""
 
 
 _make_records = maker(KvRecord)
@@ -48,11 +50,12 @@ _make_records = maker(KvRecord)
 def handle_kv(
     state: MetadataImage | MetadataDelta, request: KvRequest, bytes_max: int = KV_BYTES_MAX
 ) -> ControllerResult:
-    """What becomes of a request, given the newest state.
+    """Decide a request on the newest state.
 
-    Raises KafkaError: INVALID_REQUEST for a key that is empty or too long or an expectation that
-    expects nothing, MESSAGE_TOO_LARGE for the value, POLICY_VIOLATION for a key too many, or for
-    more than `bytes_max` of keys and values; what takes less than before is never refused.
+    Raises KafkaError: INVALID_REQUEST for a key that is empty or too long, or for an expectation
+    without version and value; MESSAGE_TOO_LARGE for the value; POLICY_VIOLATION for one key too
+    many, or for more than `bytes_max` of keys and values. A write that needs no more room than
+    before is never refused, so a full store can be emptied.
     """
     key = request.key
     check_key(key)
@@ -76,11 +79,10 @@ def handle_puts(
     requests: Sequence[KvPutRequest],
     bytes_max: int = KV_BYTES_MAX,
 ) -> list[KvRecord | KafkaError]:
-    """What becomes of each put, as `handle_kv` decides: a record, or why there is none.
+    """Decide many puts as `handle_kv` would; return the record or the error of each, in order.
 
-    Most writes are puts, and together they cost a fraction of what they would one by one. Each
-    counts as a key of its own for those after it, so a few keys and bytes of the bounds may stay
-    unused.
+    Most writes are puts, and decided together they cost a fraction. Each counts as a new key for
+    those after it, so a few keys and bytes below the bounds may stay unused.
     """
     room, bytes_room = ENTRIES_MAX - state.kv_count, bytes_max - state.kv_bytes
     keys = [request.key for request in requests]
@@ -102,7 +104,7 @@ def handle_puts(
 def _check_room(
     state: MetadataImage | MetadataDelta, key: str, value: bytes, room: int, bytes_max: int
 ) -> int:
-    """How many bytes more the key takes with this value; KafkaError if there is no room."""
+    """Return the bytes that the key needs in addition; KafkaError if there is no room."""
     entry = state.kv_entry(key)
     more = kv_size(key, value) - kv_size(key, None if entry is None else entry.value)
     check_room(more, room, bytes_max)
@@ -110,7 +112,7 @@ def _check_room(
 
 
 def check_room(more: int, room: int, bytes_max: int) -> None:
-    """KafkaError(POLICY_VIOLATION) if so many bytes more do not fit."""
+    """Raise KafkaError(POLICY_VIOLATION) if `more` bytes do not fit into `room`."""
     if more > max(0, room):
         why = f"keys, locks and values would take more than kv.max.bytes={bytes_max}: delete some"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
@@ -123,7 +125,7 @@ def _are_sound(keys: Sequence[str], values: Sequence[bytes]) -> bool:
 
 
 def check_key(key: str, field: str = "key") -> None:
-    """KafkaError(INVALID_REQUEST) for a name that is empty or too long."""
+    """Raise KafkaError(INVALID_REQUEST) for a name that is empty or too long."""
     if not 0 < len(key) <= KEY_LENGTH_MAX:
         why = f"a {field} has 1 to {KEY_LENGTH_MAX} characters"
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)

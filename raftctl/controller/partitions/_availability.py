@@ -1,7 +1,8 @@
-"""Which replicas could serve: those of active brokers, unless their log directory is offline.
+"""Availability of replicas: on an active broker, in a log directory that is online.
 
-A broker registers its log directories and tells of those that fail. A replica is in a directory
-once its broker has said so; until then it counts as available where its broker does (KIP-858).
+A broker registers its log directories and reports those that fail. A replica is in a directory once
+its broker has reported that. Until then it counts as available if its broker is active: to count it
+as offline would leave new partitions without a leader (KIP-858).
 """
 
 from __future__ import annotations
@@ -18,30 +19,30 @@ if TYPE_CHECKING:
 
 
 class Availability(NamedTuple):
-    """What is known of the brokers at one moment."""
+    """Active brokers and online log directories at one moment."""
 
     active: frozenset[int]
-    """The brokers that are registered, not fenced and not shutting down."""
+    """Brokers that are registered, not fenced and not shutting down."""
     directories: Mapping[int, Collection[UUID]]
-    """The log directories of each registered broker that are online."""
+    """Online log directories of each registered broker."""
 
     def after(self, becoming_active: Mapping[int, bool]) -> Availability:
-        """When these brokers become active, or cease to be."""
+        """Return the availability once these brokers become active (True) or inactive (False)."""
         joining = [broker_id for broker_id in becoming_active if becoming_active[broker_id]]
         active = self.active.difference(becoming_active).union(joining)
         return self._replace(active=active)
 
     def without(self, broker_id: int, offline: Collection[UUID]) -> Availability:
-        """When these directories of a broker have failed."""
+        """Return the availability without these directories of a broker."""
         left = [one for one in self.directories[broker_id] if one not in offline]
         return self._replace(directories={**self.directories, broker_id: left})
 
     def has(self, broker_id: int, directory: UUID) -> bool:
-        """Whether the broker has that directory online, or the replica is in none yet."""
+        """Whether the broker has that directory online; UNASSIGNED counts as online."""
         return directory == UNASSIGNED or directory in self.directories.get(broker_id, ())
 
     def replicas_of(self, partition: PartitionImage) -> frozenset[int]:
-        """The active brokers without those on which this partition's replica is offline."""
+        """Return the active brokers without those on which this partition's replica is offline."""
         if not partition.directories:
             return self.active
         places = zip(partition.replicas, partition.directories, strict=True)
@@ -51,12 +52,12 @@ class Availability(NamedTuple):
 
 
 def availability(image: MetadataImage) -> Availability:
-    """As the image says."""
+    """Return the availability in the image."""
     brokers = image.brokers
     directories = {broker_id: brokers[broker_id].log_directories for broker_id in brokers}
     return Availability(active_brokers(image), directories)
 
 
 def active_brokers(image: MetadataImage) -> frozenset[int]:
-    """The brokers that are registered, not fenced and not shutting down."""
+    """Return the brokers that are registered, not fenced and not shutting down."""
     return frozenset(broker.broker_id for broker in image.brokers.values() if broker.active)

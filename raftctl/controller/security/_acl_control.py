@@ -1,6 +1,9 @@
-"""Access control lists (row C12; KIP-11, KIP-290): rules are kept, not yet enforced.
+"""Access control lists (row C12): entries are stored, and not enforced yet.
 
-The id of a rule is a hash of what it says, so that the same rule is the same record.
+The id of an entry is a hash of its fields, so an equal entry is the same record. A random id would
+store an entry twice when a client repeats a request whose response was lost.
+
+Sources: KIP-11, KIP-290 (prefixes).
 """
 
 from __future__ import annotations
@@ -38,9 +41,10 @@ NAME_LENGTH_MAX = 32_767
 
 
 def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerResult:
-    """Adds each rule on its own; one that is there already stays.
+    """Add each entry on its own; an entry that exists stays.
 
-    Errors of a rule: INVALID_REQUEST; UNSUPPORTED_VERSION if the metadata's level is too low.
+    Errors of an entry: INVALID_REQUEST; UNSUPPORTED_VERSION below the `metadata.version` that
+    knows entries.
     """
     records: dict[UUID, AccessControlEntryRecord] = {}
     outcomes = []
@@ -96,7 +100,10 @@ def _check(one: AclBinding) -> None:
 
 
 def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> ControllerResult:
-    """Removes the rules that match; one that several filters mean is told with the first."""
+    """Remove the matching entries. An entry that several filters match is listed with the first.
+
+    Error of a filter: INVALID_REQUEST if its pattern type is unknown.
+    """
     removed: dict[UUID, AccessControlEntryRecord] = {}
     results = []
     for wanted in request.filters:
@@ -128,7 +135,7 @@ def _filter_problem(wanted: AclFilter) -> str | None:
 
 
 def binding_of(record: AccessControlEntryRecord) -> AclBinding:
-    """The rule without its id."""
+    """Return the entry without its id."""
     return AclBinding(
         record.resource_type,
         record.resource_name,

@@ -1,4 +1,10 @@
-"""Client quotas (row C12; KIP-546), with Apache Kafka's error for bad input."""
+"""Client quotas (row C12), with Kafka's error for invalid input.
+
+A quota belongs to an entity: a user, a client id, both, or an address. Its name is None for the
+default of its type. Rates are per second; `request_percentage` is of one thread's time.
+
+Source: KIP-546, KIP-612 (connection rates).
+"""
 
 from __future__ import annotations
 
@@ -29,16 +35,17 @@ _CLIENT_KEYS: Mapping[str, bool] = {
     "request_percentage": False,
     "controller_mutation_rate": False,
 }
-"""Key to whether it takes whole numbers only."""
+"""Key to whether its value must be a whole number."""
 _IP_KEYS: Mapping[str, bool] = {"connection_creation_rate": True}
 
 
 def alter_client_quotas(
     image: MetadataImage, request: AlterClientQuotasRequest
 ) -> ControllerResult:
-    """Changes the quotas of each entity on its own.
+    """Change the quotas of each entity on its own.
 
-    Errors of an entity: INVALID_REQUEST; UNSUPPORTED_VERSION if the metadata's level is too low.
+    Errors of an entity: INVALID_REQUEST; UNSUPPORTED_VERSION below the `metadata.version` that
+    knows quotas.
     """
     named = Counter(_sorted(one.entity) for one in request.entries)
     records: list[ClientQuotaRecord] = []
@@ -79,7 +86,7 @@ def _alter(image: MetadataImage, wanted: QuotaAlteration) -> list[ClientQuotaRec
 
 
 def _keys(entity: QuotaEntity) -> Mapping[str, bool]:
-    """The quotas that the entity may have."""
+    """Return the keys that the entity may have; KafkaError(INVALID_REQUEST) for its parts."""
     kinds = [kind for kind, _ in entity]
     if not kinds or len(set(kinds)) < len(kinds):
         raise _invalid("An entity has one part of each type, at least one")

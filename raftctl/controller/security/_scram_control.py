@@ -1,4 +1,10 @@
-"""SCRAM credentials (row C12; RFC 5802, KIP-554): no password can be read from what is kept."""
+"""SCRAM credentials (row C12): stored and server keys, from which no password can be read.
+
+The client sends the salted password. It is not stored, since it would suffice to log in. The two
+derived keys only serve to verify a client and to prove the server's identity.
+
+Sources: RFC 5802, KIP-554.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +34,11 @@ SALT_BYTES_MAX = 1_024
 
 
 def alter_scram(image: MetadataImage, request: AlterScramRequest) -> ControllerResult:
-    """Changes the credentials of each user, all or none of the user's.
+    """Change the credentials of each user; those of one user all or none.
 
     Errors of a user: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND,
-    DUPLICATE_RESOURCE if a credential is named twice; UNSUPPORTED_VERSION if the metadata's level
-    is too low.
+    DUPLICATE_RESOURCE if a credential is named twice; UNSUPPORTED_VERSION below the
+    `metadata.version` that knows credentials.
     """
     records: list[Record] = []
     outcomes = []

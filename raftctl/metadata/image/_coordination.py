@@ -1,8 +1,10 @@
-"""Sessions, what is bound to them, and the queues for locks: the part of the image beside the keys.
+"""Sessions, their ephemeral keys and the queues for locks: a part of the image.
 
-A session owns ephemeral keys and places in the queues for locks; all of them go when it closes. A
-place in a queue has a token, the offset of the record that made it; the smallest holds the lock.
-Tokens grow from holder to holder, so each is a fencing token: who holds a lock later has a greater.
+A session owns ephemeral keys and places in the queues for locks; all are removed when it closes. A
+place has a token, the offset of the record that made it. The place with the smallest token holds
+the lock. Tokens grow from holder to holder, so each serves as a fencing token: a store that has
+seen a later holder's refuses an earlier one.
+
 Sources: ZooKeeper's ephemeral nodes, etcd's leases and its queues ordered by revision.
 """
 
@@ -41,7 +43,7 @@ class KvWaiter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KvSession:
-    """An open session and what goes with it."""
+    """An open session with its keys and locks."""
 
     session_id: UUID
     timeout_ms: int
@@ -59,7 +61,7 @@ class Coordination:
     owners: Map[str, UUID] = field(default_factory=Map)
     """Ephemeral key to its session."""
     queues: Map[str, tuple[KvWaiter, ...]] = field(default_factory=Map)
-    """Lock to who holds it and who waits, by token; a lock that nobody wants is absent."""
+    """Lock to its places by token, the holder first; a lock without any is absent."""
 
     def invariants(self, keys: Collection[str], offset: int) -> None:
         """Check sessions, owners and queues against each other, and against the `keys` there are.
@@ -89,16 +91,19 @@ class Coordination:
                 invariant(listed, "a place in a queue belongs to an open session that lists it")
 
     def queue(self, lock: str) -> tuple[KvWaiter, ...]:
-        """Who holds the lock and who waits for it, in that order."""
+        """Return the places in the queue for a lock, the holder first."""
         return self.queues.get(lock, ())
 
     def holder(self, lock: str) -> KvWaiter | None:
-        """Who holds the lock."""
+        """Return the place that holds the lock, if any."""
         queue = self.queue(lock)
         return queue[0] if queue else None
 
     def records(self) -> Iterator[Record]:
-        """This written as records, in an order that is fixed; the keys must stand before them."""
+        """Return sessions and queues as records, in a fixed order.
+
+        The keys must be replayed before them, since owners refer to them.
+        """
         for session_id in sorted(self.sessions):
             yield KvSessionRecord(session_id, self.sessions[session_id].timeout_ms)
         for key in sorted(self.owners):
@@ -108,7 +113,7 @@ class Coordination:
                 yield KvLockRecord(lock, session_id, value, token)
 
     def removals(self, new: Coordination) -> Iterator[Record]:
-        """What removes all that `new` does not have."""
+        """Return the records that remove all that `new` lacks."""
         for key in sorted(self.owners):
             if key not in new.owners:
                 yield KvOwnerRecord(key, None)
@@ -123,7 +128,7 @@ class Coordination:
 
 
 class CoordinationDelta:
-    """Collects records on top of a `Coordination`."""
+    """Records on top of a `Coordination`."""
 
     __slots__ = ("before", "changed_owners", "changed_queues", "changed_sessions")
 
@@ -132,10 +137,10 @@ class CoordinationDelta:
         self.changed_sessions: dict[UUID, KvSession | None] = {}
         self.changed_owners: dict[str, UUID | None] = {}
         self.changed_queues: dict[str, tuple[KvWaiter, ...]] = {}
-        """Lock to its queue as it is now; empty if nobody is left."""
+        """Lock to its queue after the change; empty if no place is left."""
 
     def apply(self) -> Coordination:
-        """The sessions and queues after the change."""
+        """Return the sessions and queues after the change."""
         queues = {lock: queue or None for lock, queue in self.changed_queues.items()}
         return Coordination(
             updated(self.before.sessions, self.changed_sessions),
@@ -146,16 +151,16 @@ class CoordinationDelta:
     # --- replay -----------------------------------------------------------------------------------
 
     def open_session(self, record: KvSessionRecord) -> None:
-        """Opens a session, or changes the timeout of one that is open."""
+        """Open a session, or change the timeout of an open one."""
         session = self._session(record.session_id) or KvSession(record.session_id, 0)
         self._put(replace(session, timeout_ms=record.timeout_ms))
 
     def close_session(self, record: RemoveKvSessionRecord) -> None:
-        """Ends a session."""
+        """Close a session; the records that free its keys and locks come before."""
         self.changed_sessions[record.session_id] = None
 
     def own(self, record: KvOwnerRecord) -> None:
-        """Binds a key to a session, and no more to the one before."""
+        """Bind a key to a session instead of the one before."""
         self.disown(record.key)
         if record.session_id is not None:
             session = self._known(record.session_id)
@@ -163,7 +168,7 @@ class CoordinationDelta:
             self.changed_owners[record.key] = record.session_id
 
     def disown(self, key: str) -> None:
-        """The key is bound to no session."""
+        """Free a key from its session, if it has one."""
         owner = self._owner(key)
         if owner is None:
             return
@@ -173,7 +178,7 @@ class CoordinationDelta:
         self.changed_owners[key] = None
 
     def enqueue(self, record: KvLockRecord, offset: int) -> None:
-        """Gives a session its place in the queue for a lock."""
+        """Add a place for a session to the queue for a lock."""
         session = self._known(record.session_id)
         queue = list(self._queue(record.lock))
         token = offset if record.token < 0 else record.token
@@ -182,7 +187,7 @@ class CoordinationDelta:
         self._put(replace(session, locks=_with(session.locks, record.lock)))
 
     def dequeue(self, record: RemoveKvLockRecord) -> KvWaiter:
-        """Takes the place with this token out of the queue; returns it."""
+        """Remove the place with this token from the queue and return it."""
         lock, queue = record.lock, self._queue(record.lock)
         gone = next((waiter for waiter in queue if waiter.token == record.token), None)
         if gone is None:

@@ -1,10 +1,14 @@
-"""A change between two images: replays records, then makes the next image.
+"""Delta between two images: it replays records, then makes the next image.
 
-Downstream learns of metadata only through `publish(delta, image)`; the delta says which brokers,
-topics, partitions and configs changed, so that nobody has to compare images. Replay is the only way
-from records to state, the same on the active controller, the standbys and the brokers; a record
-that refers to what does not exist is a bug of the controller that wrote it, never an operating
-error. Changes are kept in dicts, whose order is the order of the records.
+Subscribers receive metadata by `publish(delta, image)`. The delta names the brokers, topics,
+partitions and configs that changed, so no subscriber compares images.
+
+Replay is the only way from records to state, the same on the active controller, the standbys and
+the brokers. A record that refers to an unknown object is a bug of the controller that wrote it,
+never an operating error: the process stops. To skip the record instead would let its state differ
+from the others' without notice.
+
+Changes are kept in dicts, whose order is that of the records, the same in every process.
 Source: KIP-631.
 """
 
@@ -77,36 +81,37 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TopicDelta:
-    """What changed in a topic that exists after the change."""
+    """Changes of a topic that exists after them."""
 
     topic_id: UUID
     name: str
     before: TopicImage | None
-    """None if the topic is new."""
+    """The topic before the change; None if it is new."""
     whole: TopicImage | None = None
-    """A new topic from another image, as long as nobody has asked for its partitions."""
+    """New topic from another image, until its partitions are asked for. A snapshot has millions
+    of partitions, and most are never looked at one by one."""
     _partitions: dict[int, PartitionImage] = field(default_factory=dict)
 
     @property
     def partitions(self) -> dict[int, PartitionImage]:
-        """The changed and new partitions as they are after the change, by id."""
+        """Changed and new partitions as they are after the change, by id."""
         if self.whole is not None:
             self._partitions, self.whole = dict(self.whole.items()), None
         return self._partitions
 
     def changes(self) -> Iterator[tuple[int, PartitionImage]]:
-        """The items of `partitions`, without a copy of what is taken over from another image."""
+        """Return the items of `partitions`, without a copy of a topic from another image."""
         return iter(self._partitions.items()) if self.whole is None else self.whole.items()
 
     def partition(self, partition_id: int) -> PartitionImage | None:
-        """The partition as the records so far have it, changed or not."""
+        """Return the partition after the records so far; None if it does not exist."""
         changed = self.partitions.get(partition_id)
         if changed is None and self.before is not None:
             return self.before.partitions.get(partition_id)
         return changed
 
     def apply(self) -> TopicImage:
-        """The topic after the change."""
+        """Return the topic after the change."""
         if self.whole is not None:
             return self.whole
         partitions = _NO_PARTITIONS if self.before is None else self.before.partitions
@@ -114,7 +119,7 @@ class TopicDelta:
 
 
 class MetadataDelta:
-    """Collects records on top of an image. Not to be used any more once it is applied."""
+    """Records on top of an image. After `apply` nothing more may be replayed."""
 
     __slots__ = (
         "_newest_topic",
@@ -148,34 +153,35 @@ class MetadataDelta:
         self.changed_topics: dict[UUID, TopicDelta] = {}
         """New topics and those with changed partitions."""
         self.deleted_topics: dict[UUID, TopicImage] = {}
-        """The topics that are gone, as they were in `image`."""
+        """Removed topics by id, as they were in `image`."""
         self.changed_configs: dict[tuple[int, str], dict[str, str | None]] = {}
         """(resource type, name) to key to the new value; None if the override was removed."""
         self.changed_features: dict[str, int] = {}
         self.changed_kv: dict[str, KvEntry | None] = {}
         """Key to its entry as it is now; None if it was removed."""
         self.kv_bytes = image.kv_bytes
-        """As in the image, with what has changed."""
+        """Bytes of keys, values and locks after the change."""
         self.coordination: CoordinationDelta | None = None
-        """What changed of sessions and locks; None if nothing."""
+        """Changes of sessions and locks; None without any."""
         self.changed_quotas: dict[QuotaEntity, dict[str, float | None]] = {}
         """Entity to key to the new value; None if the quota was removed."""
         self.changed_acls: dict[UUID, AccessControlEntryRecord | None] = {}
         self.changed_scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
         self.next_producer_id = image.next_producer_id
         self.in_transaction = False
-        """Whether a transaction has begun and not ended: not to be applied until it has."""
+        """Whether a transaction has begun and not ended. The delta must not be applied before its
+        end: a reader would see a part of it."""
         self.snapshot_marked = False
-        """Whether a snapshot is to be taken of the image at the end of the batch."""
+        """Whether every replica takes a snapshot of the image at the end of the batch."""
         self.state_hashes: list[StateHashRecord] | None = None
-        """What the active controller says of earlier states; None if nothing."""
+        """Hashes of earlier images as the active controller computed them; None without any."""
         self._topic_ids: dict[str, UUID | None] = {}
         self._newest_topic: TopicDelta | None = None
-        """That of the record before: the next is mostly about the same, and ids hash slowly."""
+        """Topic of the last record. The next one is mostly about the same, and ids hash slowly."""
 
     @classmethod
     def between_empty_and(cls, image: MetadataImage) -> MetadataDelta:
-        """The delta that leads from the empty image to this one, for who sees it first."""
+        """Return the delta that leads from the empty image to this one, for a new subscriber."""
         delta = cls(EMPTY_IMAGE)
         delta.replay_all([*image.records_before_topics()], image.offset)
         delta.add_topics(image.topics)
@@ -184,11 +190,11 @@ class MetadataDelta:
         return delta
 
     def replay(self, record: Record, offset: int) -> None:
-        """Adds the record that stands at `offset` in the log."""
+        """Replay the record at `offset` of the log."""
         _REPLAY[type(record)](self, record, offset)
 
     def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
-        """Adds records that stand in the log one after the other, from `base_offset` on."""
+        """Replay consecutive records of the log; the first is at `base_offset`."""
         if _ONLY_CHANGES.issuperset(map(type, records)):
             self.change_partitions(map(_FIELDS_OF_CHANGE, records))
             return
@@ -196,7 +202,10 @@ class MetadataDelta:
             _REPLAY[type(record)](self, record, offset)
 
     def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-        """The image after the change; `offset` is that of the last record replayed."""
+        """Return the image after the change.
+
+        `offset`, `epoch` and `timestamp_ms` are those of the last record that was replayed.
+        """
         before = self.image
         invariant(offset >= before.offset, "an image never goes back in the log")
         invariant(self.kv_bytes >= 0, "keys and values take no fewer than 0 bytes")
@@ -264,7 +273,7 @@ class MetadataDelta:
     # --- brokers ------------------------------------------------------------------------------
 
     def broker(self, broker_id: int) -> BrokerImage | None:
-        """The broker as the records so far have it."""
+        """Return the broker after the records so far; None if it is not registered."""
         if broker_id in self.changed_brokers:
             return self.changed_brokers[broker_id]
         return self.image.brokers.get(broker_id)
@@ -333,14 +342,14 @@ class MetadataDelta:
         self.changed_topics[topic_id] = self._newest_topic = topic
 
     def add_topic(self, topic: TopicImage) -> None:
-        """A topic with all its partitions, from another image."""
+        """Add a topic with all its partitions from another image."""
         self._add_topic(TopicRecord(topic.name, topic.topic_id), self.image.offset)
         self.changed_topics[topic.topic_id].whole = topic
 
     def add_topics(self, topics: TopicsImage) -> None:
-        """All topics of another image, to one that has none.
+        """Add all topics of another image to an image without topics.
 
-        Many: nothing is looked at here, and of their partitions not before somebody asks.
+        Takes time for the topics, not for their partitions: see `TopicDelta.whole`.
         """
         invariant(not self.image.topics.topics and not self.changed_topics, "there is no topic")
         for topic in topics.in_order():
@@ -350,7 +359,7 @@ class MetadataDelta:
             )
 
     def change_topic(self, topic: TopicImage, partition_ids: Iterable[int]) -> None:
-        """Takes partitions of a topic that exists from another image."""
+        """Take over partitions of a known topic from another image."""
         partitions = self._topic(topic.topic_id).partitions
         for partition_id in partition_ids:
             partitions[partition_id] = topic.partitions[partition_id]
@@ -390,7 +399,7 @@ class MetadataDelta:
         partition_ids: Sequence[int],
         partitions: Sequence[PartitionImage],
     ) -> None:
-        """Does what a PartitionRecord of each would do, one after the other."""
+        """Add partitions, as a PartitionRecord of each would, in order."""
         end = 0
         for topic_id, run in groupby(topic_ids):
             begin, end = end, end + len([*run])
@@ -404,7 +413,7 @@ class MetadataDelta:
         self.change_partitions((_FIELDS_OF_CHANGE(record),))
 
     def change_partitions(self, rows: Iterable[Row]) -> None:
-        """Does what a PartitionChangeRecord of each row's fields would do, one after the other."""
+        """Change partitions; a row holds the fields of a PartitionChangeRecord."""
         newest: UUID | None = None
         for row in rows:
             topic_id, partition_id = row[0], row[1]
@@ -433,14 +442,14 @@ class MetadataDelta:
     # --- keys and values ----------------------------------------------------------------------
 
     def kv_entry(self, key: str) -> KvEntry | None:
-        """The key's entry as the records so far have it."""
+        """Return the entry of a key after the records so far; None if it does not exist."""
         if key in self.changed_kv:
             return self.changed_kv[key]
         return self.image.kv.get(key)
 
     @property
     def kv_count(self) -> int:
-        """How many keys there are at most."""
+        """Upper bound of the number of keys: a key that changed counts twice."""
         return len(self.image.kv) + len(self.changed_kv)
 
     def _set_kv(self, record: KvRecord, offset: int) -> None:
@@ -531,9 +540,9 @@ class MetadataDelta:
         self.in_transaction = False
 
     def _abort_transaction(self, _record: AbortTransactionRecord, _offset: int) -> None:
-        """Forgets everything: whoever may see a transaction unfinished begins a delta with it.
+        """Drop all changes if a transaction is open: a delta begins where a transaction does.
 
-        The controller that aborts it has never seen it.
+        The controller that aborts a transaction has not replayed it; its delta stays as it is.
         """
         if self.in_transaction:
             empty = MetadataDelta(self.image)
@@ -541,7 +550,7 @@ class MetadataDelta:
                 setattr(self, name, getattr(empty, name))
 
     def _ignore(self, _record: Record, _offset: int) -> None:
-        """Control and no-op records change no metadata; only the image's offset moves."""
+        """Replay a control or no-op record: only the offset of the image moves."""
 
 
 def _check_incarnation(before: BrokerImage | None, after: BrokerImage) -> None:

@@ -1,6 +1,8 @@
-"""The change from one image to another that did not come from it record by record.
+"""Delta between two images without the records that lead from one to the other.
 
-A replica that fetched a snapshot has two whole images and owes its followers a delta.
+A replica that has fetched a snapshot has two whole images, its own and the snapshot's. Its
+subscribers expect a delta. The delta is computed by comparison, in pieces: a cluster may have
+millions of partitions, and the node must keep answering the quorum meanwhile.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
 
 
 PIECE_PARTITIONS = 20_000
-"""Compared without a pause: some 12 ms. One topic is never divided."""
+"""Partitions compared without a pause, about 12 ms. A topic is never divided."""
 
 
 def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """The delta that leads from `old` to `new`; to be published with `new`."""
+    """Return the delta that leads from `old` to `new`, to be published with `new`."""
     delta = MetadataDelta(old)
     for _ in lead(delta, new):
         pass
@@ -40,11 +42,11 @@ def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
 
 
 def lead(delta: MetadataDelta, new: MetadataImage) -> Iterator[None]:
-    """Makes an empty delta lead from its image to `new`, with pauses between its pieces.
+    """Make an empty delta lead from its image to `new`; yield between its pieces.
 
-    First what is gone is removed; then partitions that are not the same are taken over, and every
-    other record of the new image that the old one does not have is replayed. Records of an image
-    set things as a whole, so that is all.
+    First it removes everything that `new` lacks. Then it takes over the partitions that differ, and
+    replays each other record of the new image that the old one does not have. A record of an image
+    sets its object as a whole, so nothing else is needed.
     """
     old = delta.image
     for record in _removals(old, new):
@@ -59,7 +61,8 @@ def lead(delta: MetadataDelta, new: MetadataImage) -> Iterator[None]:
     else:
         delta.add_topics(new.topics)
     for record in new.records_after_topics():
-        # The configs of a topic go with it, also where one of the same name has taken its place.
+        # A topic's configs are removed with it, also if another topic has taken its name. Equal
+        # configs of the new topic then have to be written again.
         lost = isinstance(record, ConfigRecord) and record.resource_name in removed
         if lost or record not in known:
             delta.replay(record, new.offset)

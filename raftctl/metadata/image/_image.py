@@ -1,9 +1,12 @@
-"""The cluster's metadata at one offset: immutable, shared, cheap to keep.
+"""Image: the cluster's metadata at one offset, immutable, shared and cheap to keep.
 
-Maps are persistent (`immutables.Map`, a hash trie), so that the next image shares all it did not
-change with this one: rolling back is going back to an older reference, and a slow reader keeps a
-consistent view. Iteration over a map keyed by strings depends on the hash seed, so whoever's result
-depends on order iterates over `sorted(...)`.
+Maps are persistent (`immutables.Map`, a hash trie): the next image shares all unchanged parts with
+this one. To roll back is to go back to an older reference, and a slow reader keeps a consistent
+view.
+
+Iteration over a map with string keys depends on the hash seed of the process. Code whose result
+depends on the order iterates over `sorted(...)`; records in different orders on two nodes would
+give snapshots with different hashes.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Record
 
 SHARED_MAX = 1 << 16
-"""Sets of replicas that are kept once each."""
+"""Tuples of broker ids that are kept once for all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,11 @@ class BrokerImage:
     fenced: bool
     in_controlled_shutdown: bool
     features: tuple[FeatureRange, ...] = ()
-    """What it can work with; empty if it did not tell."""
+    """Feature levels that it supports; empty if it did not register any."""
 
     @property
     def active(self) -> bool:
-        """Whether it may lead and join an ISR."""
+        """Whether it may lead partitions and join ISRs."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def invariants(self, offset: int) -> None:
@@ -74,11 +77,11 @@ class BrokerImage:
         invariant(len(listeners) == len(self.endpoints), "a broker has one endpoint a listener")
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The endpoint of this listener name, if the broker has one."""
+        """Return the endpoint of this listener name; None if the broker has none."""
         return next((e for e in self.endpoints if e.listener == listener), None)
 
     def supports(self, feature: str, level: int) -> bool:
-        """Whether it can work with this level; 0 stands for doing without the feature."""
+        """Whether it supports this level; level 0 means not to use the feature."""
         if level == 0 or not self.features:
             return True
         named = [one for one in self.features if one.name == feature]
@@ -92,7 +95,7 @@ class ControllerImage:
     controller_id: int
     incarnation_id: UUID
     features: tuple[FeatureRange, ...]
-    """What it can work with."""
+    """Feature levels that it supports."""
 
 
 class PartitionImage(NamedTuple):
@@ -112,7 +115,7 @@ class PartitionImage(NamedTuple):
     elr: tuple[int, ...] = ()
     leader_recovering: bool = False
     directories: tuple[UUID, ...] = ()
-    """The log directory of each replica, in their order; empty if none is assigned."""
+    """Log directory of each replica, in the order of `replicas`; empty if none is assigned."""
 
     def invariants(self) -> None:
         """Check what every change by a controller keeps."""
@@ -132,7 +135,7 @@ class PartitionImage(NamedTuple):
     def led(
         self, leader: int, isr: tuple[int, ...], elr: tuple[int, ...], *, recovering: bool
     ) -> PartitionImage:
-        """The partition with that leader, ISR and eligible leaders; its epochs are as before."""
+        """Return the partition with that leader, ISR and eligible leaders, in the same epochs."""
         return PartitionImage(
             self.replicas,
             isr,
@@ -147,12 +150,12 @@ class PartitionImage(NamedTuple):
         )
 
     def changed(self, row: Row) -> PartitionImage:
-        """The partition after a PartitionChangeRecord with the fields of the row."""
+        """Return the partition after a PartitionChangeRecord; `row` holds its fields."""
         _, _, isr, leader, replicas, adding, removing, elr, recovering, directories = row
         if directories is None and replicas is not None:
             directories = self.directories_for(replicas)
         moved = leader != LEADER_UNCHANGED
-        # Not by its constructor, which takes half as long again: such rows come in thousands.
+        # Not by the constructor, which takes half as long again: a slice has a thousand rows.
         fields = (
             self[0] if replicas is None else replicas,
             self[1] if isr is None else shared(isr),
@@ -168,12 +171,12 @@ class PartitionImage(NamedTuple):
         return tuple.__new__(PartitionImage, fields)
 
     def directory_of(self, broker_id: int) -> UUID:
-        """The log directory of a replica; UNASSIGNED if it is not known, or there is none."""
+        """Return the log directory of a replica; UNASSIGNED if unknown, or without a replica."""
         pairs = zip(self.replicas, self.directories, strict=False)
         return next((found for replica, found in pairs if replica == broker_id), UNASSIGNED)
 
     def directories_for(self, replicas: tuple[int, ...]) -> tuple[UUID, ...]:
-        """The directories for other replicas: those that stay keep theirs."""
+        """Return the directories for other replicas: replicas that stay keep theirs."""
         if not self.directories:
             return ()
         return _assigned([self.directory_of(replica) for replica in replicas])
@@ -217,7 +220,7 @@ def _check_partition(
 
 @functools.lru_cache(maxsize=SHARED_MAX)
 def shared(broker_ids: tuple[int, ...]) -> tuple[int, ...]:
-    """An equal tuple that other partitions have too: a few thousand stand for millions."""
+    """Return an equal tuple that other partitions use, too: a few thousand serve millions."""
     return broker_ids
 
 
@@ -242,13 +245,13 @@ class TopicImage:
             partition.invariants()
 
     def items(self) -> Iterator[tuple[int, PartitionImage]]:
-        """The partitions in order of their ids."""
+        """Return the partitions in the order of their ids."""
         return ((i, self.partitions[i]) for i in range(len(self.partitions)))
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsImage:
-    """All topics, by id; `ids` finds one by name."""
+    """All topics by id; `ids` maps names to ids."""
 
     topics: Map[UUID, TopicImage] = field(default_factory=Map)
     ids: Map[str, UUID] = field(default_factory=Map)
@@ -261,21 +264,21 @@ class TopicsImage:
             topic.invariants()
 
     def by_name(self, name: str) -> TopicImage | None:
-        """The topic of this name."""
+        """Return the topic of this name, if it exists."""
         topic_id = self.ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
     def by_id(self, topic_id: UUID) -> TopicImage | None:
-        """The topic of this id."""
+        """Return the topic of this id, if it exists."""
         return self.topics.get(topic_id)
 
     def partition(self, name: str, number: int) -> PartitionImage | None:
-        """The partition of this number of the topic of this name."""
+        """Return a partition by topic name and partition id, if it exists."""
         topic = self.by_name(name)
         return None if topic is None else topic.partitions.get(number)
 
     def in_order(self) -> Iterator[TopicImage]:
-        """The topics sorted by name."""
+        """Return the topics sorted by name."""
         return (self.topics[self.ids[name]] for name in sorted(self.ids))
 
 
@@ -284,7 +287,8 @@ class KvEntry(NamedTuple):
 
     value: bytes
     version: int
-    """The offset of the record that set it; grows over all keys, hence a fencing token."""
+    """Offset of the record that set the value; it grows over all keys and so serves as a fencing
+    token."""
 
 
 Configs = Map[tuple[int, str], Map[str, str]]
@@ -292,19 +296,19 @@ Configs = Map[tuple[int, str], Map[str, str]]
 
 
 QuotaEntity = tuple[tuple[str, "str | None"], ...]
-"""(type, name) sorted by type: whom a client quota concerns. None: who has none of their own."""
+"""Entity of a client quota: (type, name) sorted by type. Name None is the default of the type."""
 ClientQuotas = Map[QuotaEntity, Map[str, float]]
 """Entity to key to value; an entity without quotas is absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything the log up to `offset` (inclusive; -1 for nothing) says."""
+    """State after the log up to `offset`, inclusive; -1 for an empty log."""
 
     offset: int = -1
     epoch: int = 0
     timestamp_ms: int = 0
-    """When the active controller appended the record at `offset`."""
+    """Time at which the active controller appended the record at `offset`."""
     brokers: Map[int, BrokerImage] = field(default_factory=Map)
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: Configs = field(default_factory=Map)
@@ -320,9 +324,8 @@ class MetadataImage:
     """Sessions of keys and values, and locks."""
     controllers: Map[int, ControllerImage] = field(default_factory=Map)
     kv_bytes: int = 0
-    """Of all keys, in characters, and their values, and so of all places in queues for locks;
-    follows from `kv` and `coordination`.
-    """
+    """Characters of all keys and bytes of their values, and the same of all places in queues for
+    locks. Kept as a sum, since each write is checked against a bound."""
 
     def invariants(self) -> None:
         """Check everything; for tests and simulations, as it looks at every partition and key."""
@@ -359,22 +362,23 @@ class MetadataImage:
         invariant(size == self.kv_bytes, "the bytes of keys and values are counted")
 
     def config(self, resource_type: int, name: str) -> Map[str, str]:
-        """The overrides of one resource."""
+        """Return the overrides of one resource."""
         return self.configs.get((resource_type, name), _NO_CONFIG)
 
     def kv_entry(self, key: str) -> KvEntry | None:
-        """The entry of one key."""
+        """Return the entry of a key, if it exists."""
         return self.kv.get(key)
 
     @property
     def kv_count(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
         return len(self.kv)
 
     def records(self) -> Iterator[Record]:
-        """The image written as records (the shape of a snapshot), in an order that is fixed.
+        """Return the image as records, in a fixed order: the content of a snapshot.
 
-        Replaying them on the empty image gives this one; broker epochs are kept explicitly.
+        Replaying them on the empty image gives an equal image. Broker epochs are written
+        explicitly, since the offsets that they came from are gone.
         """
         yield from self.records_before_topics()
         for topic in self.topics.in_order():
@@ -384,7 +388,7 @@ class MetadataImage:
         yield from self.records_after_topics()
 
     def records_before_topics(self) -> Iterator[Record]:
-        """Those of `records` that come first."""
+        """Return the records that precede the topics."""
         for feature in sorted(self.features):
             yield FeatureLevelRecord(feature, self.features[feature])
         for broker_id in sorted(self.brokers):
@@ -394,7 +398,7 @@ class MetadataImage:
             yield RegisterControllerRecord(controller_id, one.incarnation_id, one.features)
 
     def records_after_topics(self) -> Iterator[Record]:
-        """Those of `records` that come last."""
+        """Return the records that follow the topics."""
         for resource_type, name in sorted(self.configs):
             values = self.configs[resource_type, name]
             for key in sorted(values):
@@ -407,7 +411,7 @@ class MetadataImage:
         yield from self._security_records()
 
     def _security_records(self) -> Iterator[Record]:
-        # None cannot be compared with text, so it sorts as no name at all.
+        # By `quota_order`: the names of an entity may be None, which does not compare with text.
         for entity in sorted(self.client_quotas, key=quota_order):
             quotas = self.client_quotas[entity]
             for key in sorted(quotas):
@@ -419,12 +423,12 @@ class MetadataImage:
 
 
 def kv_size(key: str, value: bytes | None) -> int:
-    """What a key, or a place for a lock, with this value adds to `MetadataImage.kv_bytes`."""
+    """Return what a key, or a place for a lock, adds to `MetadataImage.kv_bytes`."""
     return 0 if value is None else len(key) + len(value)
 
 
 def quota_order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
-    """By what entities are sorted: types and names, the default before the named."""
+    """Return the sort key of an entity: types and names, a default before all names."""
     return [(kind, name is not None, name or "") for kind, name in entity]
 
 

@@ -1,4 +1,4 @@
-"""Persistent maps and what changes in them."""
+"""Changes of persistent maps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 def updated(base: Map[K, V], changes: Mapping[K, V | None]) -> Map[K, V]:
-    """The map with the changes; a value of None removes its key, if it is there."""
+    """Return the map with the changes; a value of None removes its key, if present."""
     if not changes:
         return base
     mutation = base.mutate()
