@@ -13,8 +13,8 @@ effect; the others are extended by what is pending. Four things keep the set sma
 * An operation with unknown outcome is forgotten as soon as nobody needs what it writes.
 
 Sources: Lowe, "Testing for linearizability"; Wing and Gong.
-`jepsen/checkers/linearizable/_search_complete.py` and `counting.py` explain more and hold more;
-what is too large here is theirs.
+`_search_complete` and `_search_crashed` of `jepsen.checkers.linearizable` explain more and hold
+more; what is too large here is theirs.
 """
 
 from __future__ import annotations

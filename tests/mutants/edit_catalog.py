@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutants import (
     broker_edits,
     controller_edits,
-    coordinator_edits,
     controller_invariant_edits,
+    coordinator_edits,
     core_swarm_edits,
     invariant_edits,
     lease_edits,

@@ -1,14 +1,8 @@
-"""Is the history linearizable? Just-in-time linearization, one key after the other.
+"""The check of a history: which search applies to each key, and the verdict that follows.
 
-A set of configurations, each one way in which things may stand, is carried along the history. Where
-an operation returns, only configurations survive in which it has taken effect; those in which it
-has not are extended by whatever else may have come before it. The history is not linearizable when
-none survives. What keeps the set small is in the two searches: `visits.py` where every outcome is
-known, `counting.py` where some are not.
-
-Whoever may run out of time or memory says "unknown". Pure: the clock is an argument.
-Sources: Lowe, "Testing for linearizability"; Wing and Gong; Knossos' `linear`; Herlihy and Wing for
-why keys can be checked one by one.
+The method is in the docstring of the package. This module chooses between the compiled search for
+long histories of registers (`_registers`), the search for keys whose outcomes are all known
+(`_search_complete`) and the search with crashed operations (`_search_crashed`).
 """
 
 from __future__ import annotations
@@ -17,27 +11,27 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.linearizable import _registers as registers
-from jepsen.checkers.linearizable._key_history import calls_of, track_of, tracks_of
+from jepsen.checkers.linearizable._key_history import calls_of, key_histories_of, key_history_of
 from jepsen.checkers.linearizable._machine import (
     Budget,
+    BudgetMeter,
     Configuration,
     Counterexample,
     Exhausted,
     Machine,
     Moment,
-    Purse,
     call_of,
     observed,
 )
-from jepsen.checkers.linearizable._search_complete import VisitSearch
-from jepsen.checkers.linearizable._search_crashed import CountingSearch
+from jepsen.checkers.linearizable._search_complete import CompleteSearch
+from jepsen.checkers.linearizable._search_crashed import CrashedSearch
 from jepsen.checkers.verdict import Anomaly, Valid, merge_valid
 from jepsen.history import Operation, OpType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jepsen.checkers.linearizable._key_history import Track
+    from jepsen.checkers.linearizable._key_history import KeyHistory
     from jepsen.checkers.linearizable.models import Model
     from jepsen.history import Op
 
@@ -54,7 +48,7 @@ __all__ = [
 
 
 STATES_SHARED_MAX = 10_000
-"""Keys share what was computed of the model until it has seen so many states."""
+"""Keys share the computed transitions of a model until it has this many states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +79,22 @@ class LinearizabilityResult:
 def check_linearizable(
     history: Iterable[Op], model: Model, budget: Budget | None = None
 ) -> LinearizabilityResult:
-    """Checks each key of the history against the model. Raises HistoryError, ValueError."""
+    """Check each key of a history against a model.
+
+    HistoryError if processes interleave operations; ValueError if the model rejects a value.
+    """
     found, rest = registers.search(history, model)
-    tracks = tracks_of(rest)
+    histories = key_histories_of(rest)
     machine = Machine(model)
     results = []
-    for key in found or tracks:
+    for key in found or histories:
         known = found.get(key)
         if known is not None:
             results.append(KeyResult(key, True, *known))
             continue
         if len(machine.states) > STATES_SHARED_MAX:
             machine = Machine(model)
-        results.append(_check_track(key, tracks[key], model, budget or Budget(), machine))
+        results.append(_check_history(key, histories[key], model, budget or Budget(), machine))
     valid = merge_valid(result.valid for result in results)
     return LinearizabilityResult(valid, tuple(results))
 
@@ -110,25 +107,28 @@ def check_key(
     machine: Machine | None = None,
     starts: Iterable[Any] | None = None,
 ) -> KeyResult:
-    """Checks the operations on one key. A `machine` of the model may serve several keys.
+    """Check the operations on one key.
 
-    `starts`: the states that it may begin with, if it is not the model's first.
+    `machine`: that of the model, shared by several keys. `starts`: possible first states; by
+    default the model's.
     """
-    return _check_track(key, track_of(mine), model, budget, machine or Machine(model), starts)
+    return _check_history(
+        key, key_history_of(mine), model, budget, machine or Machine(model), starts
+    )
 
 
-def _check_track(
+def _check_history(
     key: Any,
-    track: Track,
+    history: KeyHistory,
     model: Model,
     budget: Budget,
     machine: Machine,
     starts: Iterable[Any] | None = None,
 ) -> KeyResult:
-    search = _search(track, model, budget, machine)
+    search = _search(history, model, budget, machine)
     if starts is not None:
         search.begin_with(map(machine.state_id, starts))
-    count = len(track.invokes)
+    count = len(history.invokes)
     try:
         counterexample = search.run()
     except Exhausted as error:
@@ -143,13 +143,13 @@ def end_states(
     budget: Budget,
     machine: Machine | None = None,
 ) -> frozenset[Any]:
-    """The states in which the operations on one key may leave it, from any of the states it may
-    begin with; none if nothing explains them. Raises Exhausted.
+    """Return the possible states after the operations on one key, from any of the first states.
 
-    An operation with unknown outcome may take effect yet, after all others.
+    Empty if the operations are not linearizable. A crashed operation may also take effect later.
+    Exhausted if the budget ends.
     """
     machine = machine or Machine(model)
-    search = _search(track_of(mine), model, budget, machine)
+    search = _search(key_history_of(mine), model, budget, machine)
     search.begin_with(map(machine.state_id, starts))
     if search.run() is not None:
         return frozenset()
@@ -157,46 +157,47 @@ def end_states(
 
 
 def _search(
-    track: Track, model: Model, budget: Budget, machine: Machine
-) -> VisitSearch | CountingSearch:
+    history: KeyHistory, model: Model, budget: Budget, machine: Machine
+) -> CompleteSearch | CrashedSearch:
     """The one that is made for what is known of the operations."""
-    calls = calls_of(track, machine, model)
+    calls = calls_of(history, machine, model)
     if calls is not None:
-        return VisitSearch(machine, Purse(budget), track, calls)
-    return CountingSearch(machine, Purse(budget), _moments(track, model))
+        return CompleteSearch(machine, BudgetMeter(budget), history, calls)
+    return CrashedSearch(machine, BudgetMeter(budget), _moments(history, model))
 
 
-def _moments(track: Track, model: Model) -> Iterator[Moment]:
-    """The moments in their order. What says nothing is left out; an operation with unknown outcome
-    never returns.
+def _moments(history: KeyHistory, model: Model) -> Iterator[Moment]:
+    """Yield begins and returns in order, without operations that constrain nothing.
+
+    A crashed operation never returns.
     """
-    mine = track.operations()
+    mine = history.operations()
     returns = [observed(one, model) for one in mine]
     begins = [
         known or (one.type is OpType.INFO and not model.only_reads(call_of(one)))
         for one, known in zip(mine, returns, strict=True)
     ]
-    for moment in track.moments:
+    for moment in history.moments:
         number = moment if moment >= 0 else ~moment
         if (begins if moment >= 0 else returns)[number]:
             yield moment < 0, mine[number]
 
 
 def nonlinearizable(result: KeyResult) -> Anomaly:
-    """The anomaly that a key's result shows."""
+    """Return the anomaly of a key that is not linearizable."""
     example = result.counterexample
     if example is None:
         return Anomaly("nonlinearizable", {"key": result.key})
     states = [repr(one.state) for one in example.configurations]
     detail: dict[str, Any] = {"key": result.key, "possible-states": states}
-    detail["operation"] = _told(example.operation)
+    detail["operation"] = _described(example.operation)
     ops = [_line(example.operation)]
     if example.previous is not None:
-        detail["previous"] = _told(example.previous)
+        detail["previous"] = _described(example.previous)
         ops.insert(0, _line(example.previous))
     if example.configurations:
         first = example.configurations[0]
-        detail["pending"] = [_told(one) for one in (*first.pending, *first.effective)]
+        detail["pending"] = [_described(one) for one in (*first.pending, *first.effective)]
         ops += [_line(one) for one in (*first.pending, *first.effective)]
     return Anomaly("nonlinearizable", detail, tuple(dict.fromkeys(ops)))
 
@@ -205,7 +206,7 @@ def _line(operation: Operation) -> int:
     return (operation.completion or operation.invoke).index
 
 
-def _told(operation: Operation) -> dict[str, Any]:
+def _described(operation: Operation) -> dict[str, Any]:
     return {
         "index": _line(operation),
         "process": operation.invoke.process,

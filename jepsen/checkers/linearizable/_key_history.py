@@ -1,6 +1,6 @@
-"""The lines of a history by key, with numbers for operations: what the searches go through.
+"""Histories of single keys, with numbers for operations: the input of the searches.
 
-A history of a million operations is gone through once, without an object for each of them.
+A history is read once. No object is made for an operation, since there may be millions.
 """
 
 from __future__ import annotations
@@ -18,39 +18,42 @@ if TYPE_CHECKING:
     from jepsen.checkers.linearizable.models import Model
 
 SILENT = -1
-"""In place of a call: the operation says nothing."""
+"""In place of a call: the operation constrains nothing, such as a read without an answer."""
 
 
-class Track:
-    """The operations on one key, numbered as they begin."""
+class KeyHistory:
+    """The operations on one key, numbered in the order in which they begin."""
 
     __slots__ = ("completions", "invokes", "moments")
 
     def __init__(self) -> None:
         self.invokes: list[Op] = []
         self.completions: list[Op | None] = []
-        """None where the history ends before."""
+        """None where the history ends first."""
         self.moments: list[int] = []
         """An operation's number where it begins, its complement (~) where it ends, in order."""
 
     def operation(self, number: int) -> Operation:
-        """The operation from end to end."""
+        """Return the operation with its completion."""
         return Operation(self.invokes[number], self.completions[number])
 
     def operations(self) -> list[Operation]:
-        """All of them."""
+        """Return all operations, in the order in which they begin."""
         return list(map(Operation, self.invokes, self.completions))
 
     def end(self, number: int) -> int:
-        """Where in the history the operation ends, which is known to do so."""
+        """Return the line at which the operation completes; -1 if it does not."""
         completion = self.completions[number]
         return -1 if completion is None else completion.index
 
 
-def tracks_of(history: Iterable[Op]) -> dict[Any, Track]:
-    """The track of each key, in the order of their first operations. Raises HistoryError."""
-    tracks: dict[Any, Track] = {}
-    open_calls: dict[int | str, tuple[Track, int]] = {}
+def key_histories_of(history: Iterable[Op]) -> dict[Any, KeyHistory]:
+    """Split a history by key, in the order of first operations.
+
+    HistoryError if a process begins an operation while another is open, or ends none.
+    """
+    histories: dict[Any, KeyHistory] = {}
+    open_calls: dict[int | str, tuple[KeyHistory, int]] = {}
     last, in_order = -1, True
     for op in history:
         process = op.process
@@ -62,59 +65,61 @@ def tracks_of(history: Iterable[Op]) -> dict[Any, Track]:
         if op.type is OpType.INVOKE:
             if process in open_calls:
                 raise HistoryError(f"op {op.index}: process {process} has not finished another")
-            track = _track(tracks, op.key)
-            number = len(track.invokes)
-            open_calls[process] = track, number
-            track.invokes.append(op)
-            track.completions.append(None)
-            track.moments.append(number)
+            mine = _history_of(histories, op.key)
+            number = len(mine.invokes)
+            open_calls[process] = mine, number
+            mine.invokes.append(op)
+            mine.completions.append(None)
+            mine.moments.append(number)
         else:
             begun = open_calls.pop(process, None)
             if begun is None:
                 raise HistoryError(f"op {op.index}: process {process} has begun nothing")
-            track, number = begun
-            track.completions[number] = op
-            track.moments.append(~number)
-    return tracks if in_order else _sorted(tracks)
+            mine, number = begun
+            mine.completions[number] = op
+            mine.moments.append(~number)
+    return histories if in_order else _sorted(histories)
 
 
-def _sorted(tracks: dict[Any, Track]) -> dict[Any, Track]:
-    """The tracks of lines that did not come in their order."""
-    found = [(key, track_of(track.operations())) for key, track in tracks.items()]
+def _sorted(histories: dict[Any, KeyHistory]) -> dict[Any, KeyHistory]:
+    """Sort histories whose lines were out of order."""
+    found = [(key, key_history_of(history.operations())) for key, history in histories.items()]
     found.sort(key=lambda pair: pair[1].invokes[0].index)
     return dict(found)
 
 
-def _track(tracks: dict[Any, Track], key: Any) -> Track:
+def _history_of(histories: dict[Any, KeyHistory], key: Any) -> KeyHistory:
     key = hashable(key)
-    track = tracks.get(key)
-    if track is None:
-        track = tracks[key] = Track()
-    return track
+    history = histories.get(key)
+    if history is None:
+        history = histories[key] = KeyHistory()
+    return history
 
 
-def track_of(mine: Iterable[Operation]) -> Track:
-    """The track of operations that belong together."""
-    track = Track()
+def key_history_of(mine: Iterable[Operation]) -> KeyHistory:
+    """Return the history of these operations, which are those of one key."""
+    history = KeyHistory()
     moments = []
     for number, operation in enumerate(sorted(mine, key=lambda one: one.invoke.index)):
-        track.invokes.append(operation.invoke)
-        track.completions.append(operation.completion)
+        history.invokes.append(operation.invoke)
+        history.completions.append(operation.completion)
         moments.append((operation.invoke.index, number))
         if operation.completion is not None:
             moments.append((operation.completion.index, ~number))
     moments.sort()  # no two have the same line
-    track.moments = [moment for _, moment in moments]
-    return track
+    history.moments = [moment for _, moment in moments]
+    return history
 
 
-def calls_of(track: Track, machine: Machine, model: Model) -> list[int] | None:
-    """The call of each operation, SILENT where it says nothing; None if an outcome is unknown that
-    may have changed something.
+def calls_of(history: KeyHistory, machine: Machine, model: Model) -> list[int] | None:
+    """Return the call of each operation, SILENT where it constrains nothing.
+
+    None if an operation with unknown outcome may have changed the state: then only
+    `_search_crashed` applies.
     """
     calls = []
     numbers, ok, fails = machine.call_numbers, OpType.OK, model.observed_failures
-    for invoke, completion in zip(track.invokes, track.completions, strict=True):
+    for invoke, completion in zip(history.invokes, history.completions, strict=True):
         if completion is None or completion.type is OpType.INFO:
             if not model.only_reads(call_of(Operation(invoke, completion))):
                 return None

@@ -1,6 +1,6 @@
-"""A model with small numbers for its states and calls, and what a search may spend.
+"""A model with small numbers for states and calls, and the budget of a search.
 
-Searches ask for the same few transitions again and again: each is computed once.
+Searches ask for the same few transitions often, so each is computed once.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 
 CONFIGURATIONS_SHOWN_MAX = 10
 CONFIGURATION_BYTES = 400
-"""What one configuration takes in memory, roughly, with its place in the sets."""
+"""Approximate memory of one configuration, with its place in the sets."""
 CHECK_INTERVAL = 512
-"""Steps between two looks at the clock."""
+"""Steps between two checks of the clock."""
 _ILLEGAL_ID = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a check may use; after that it says "unknown"."""
+    """Limits of a check; beyond them the verdict is "unknown"."""
 
     memory_bytes_max: int = 1 << 30
     deadline: float | None = None
-    """On the `clock`; None: no limit."""
+    """A time of `clock`; None: no limit."""
     clock: Callable[[], float] | None = None
 
 
 class Exhausted(Exception):
-    """The budget is used up; the message says which."""
+    """A budget is used up; the message names the limit."""
 
 
-class Purse:
-    """What is left of a budget."""
+class BudgetMeter:
+    """The use of a budget by one search."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self.steps = 0
 
     def spend(self, configurations: int) -> None:
-        """Tells of a step, and how much is held. Raises Exhausted."""
+        """Count a step that holds so many configurations. Exhausted if a limit is exceeded."""
         self.steps += 1
         if self.steps % CHECK_INTERVAL and configurations < CHECK_INTERVAL:
             return
@@ -67,19 +67,19 @@ class Machine:
         self._state_ids: dict[Any, int] = {}
         self._calls: list[Call] = []
         self.only_reads: list[bool] = []
-        """By the number of the call."""
+        """Indexed by the number of a call."""
         self.overwrites: list[bool] = []
-        """By the number of the call."""
+        """Indexed by the number of a call."""
         self.call_numbers: dict[tuple[Any, ...], int] = {}
-        """By the call."""
+        """The number of each call."""
         self.written: list[int] = []
-        """By the number of a call that overwrites: the state after it."""
+        """Indexed by the number of a call that overwrites: the state after it."""
         self.steps: list[dict[int, int]] = []
-        """By state and call, what `step` has been asked for."""
+        """Cached results of `step`, by state and call."""
         self.initial = self.state_id(model.initial)
 
     def call_id(self, call: Call) -> int:
-        """The number of the call."""
+        """Return the number of a call."""
         number = self.call_numbers.get(call)
         if number is None:
             number = self.call_numbers[call] = len(self._calls)
@@ -91,7 +91,7 @@ class Machine:
         return number
 
     def state_id(self, state: Any) -> int:
-        """The number of the state."""
+        """Return the number of a state."""
         number = self._state_ids.setdefault(state, len(self.states))
         if number == len(self.states):
             self.states.append(state)
@@ -99,7 +99,7 @@ class Machine:
         return number
 
     def step(self, state: int, call: int) -> int:
-        """The state after the call, or a negative number."""
+        """Return the state after a call, or a negative number if the call is illegal."""
         steps = self.steps[state]
         after = steps.get(call)
         if after is None:
@@ -114,11 +114,11 @@ Moment = tuple[bool, Operation]
 
 
 class Configuration(NamedTuple):
-    """One way in which things may stand, for people."""
+    """One possible situation, as reports show it."""
 
     state: Any
     pending: tuple[Operation, ...]
-    """Invoked, not returned, and not in effect yet."""
+    """Invoked, neither returned nor in effect."""
     effective: tuple[Operation, ...]
     """Invoked, not returned, and in effect."""
 
@@ -128,17 +128,19 @@ class Counterexample:
     """Why a key's history is not linearizable."""
 
     operation: Operation
-    """The first to return that fits nowhere: the history up to here is not linearizable, and the
-    one without this last line is."""
+    """The first operation whose return no configuration survives.
+
+    The history up to its completion is not linearizable; without that line it is.
+    """
     previous: Operation | None
-    """The one that returned before it, when all was well."""
+    """The operation that returned before it; None if it was the first."""
     configurations: tuple[Configuration, ...]
-    """How things may have stood before it returned; at most so many as are worth showing."""
+    """Situations before it returned, at most CONFIGURATIONS_SHOWN_MAX."""
     configuration_count: int
 
 
 def observed(operation: Operation, model: Model) -> bool:
-    """Whether the operation returns with something to be explained."""
+    """Whether the operation's completion constrains the search."""
     completion = operation.completion
     if completion is None:
         return False
@@ -148,7 +150,7 @@ def observed(operation: Operation, model: Model) -> bool:
 
 
 def call_of(operation: Operation) -> Call:
-    """The operation as a model sees it."""
+    """Return the call that a model sees."""
     invoke, completion = operation.invoke, operation.completion
     if completion is None or completion.type is OpType.INFO:
         return Call(invoke.f, hashable(invoke.value), None, OpType.INFO)
@@ -156,5 +158,5 @@ def call_of(operation: Operation) -> Call:
 
 
 def end_of(operation: Operation) -> int:
-    """Where in the history it returns, as those in slots do."""
+    """Return the line at which the operation completes; -1 if it does not."""
     return -1 if operation.completion is None else operation.completion.index

@@ -1,21 +1,22 @@
-"""The search where every outcome is known: writes that nobody sees are not followed up.
+"""The search for keys whose outcomes are all known.
 
 A configuration is a state, the pending operations in effect, and the moment at which a call that
-overwrites whatever was there (a `write`) was last placed. Just before such a moment the thing may
-have been *visited*: a pending overwrite, calls that follow from it, then the one that hid it all.
-A visit is not guessed when the moment comes but claimed later, when an operation returns that must
-have been part of one; until then a single configuration stands for all visits. What makes that
-right:
+overwrites the state (a `write`) was last placed. Just before such a moment other operations may
+have taken effect unseen: a pending overwrite, calls that follow from it, and then the overwrite
+that hid them. Such an excursion is called a *visit*.
 
-* A visit ends by being overwritten, so it leaves the state as it was, and visits at one moment do
-  not disturb each other.
-* Whatever was pending at an earlier moment and is not yet in effect was so at the last one too, so
-  of two configurations that differ only in the moment the later one suffices.
-* Of pending operations that are equal, and began on the same side of the moment, the one that
-  returns first takes effect first: had another, the two could change places.
+A visit is not guessed at its moment. It is claimed later, when an operation returns that must have
+been part of one. Until then a single configuration stands for all visits. This is correct because:
+
+* A visit ends with an overwrite, so it leaves the state as it was. Visits at one moment do not
+  disturb each other.
+* An operation that was pending at an earlier moment, and is not in effect, was also pending at the
+  last one. So of two configurations that differ only in the moment, the later one suffices.
+* Of equal pending operations that began on the same side of the moment, the one that returns first
+  takes effect first. If another had, the two could change places.
 * A pending operation that only reads takes effect as soon as it is legal.
-* Only what must take effect now does; whatever may wait, waits. So before an operation returns
-  calls follow one another from the state there is, with one overwrite among them at most.
+* Only operations that must take effect now do; all others wait. So before an operation returns,
+  calls follow one another from the current state, with at most one overwrite among them.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from typing import TYPE_CHECKING
 from jepsen.checkers.linearizable._key_history import SILENT
 from jepsen.checkers.linearizable._machine import (
     CONFIGURATIONS_SHOWN_MAX,
+    BudgetMeter,
     Configuration,
     Counterexample,
     Machine,
-    Purse,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jepsen.checkers.linearizable._key_history import Track
+    from jepsen.checkers.linearizable._key_history import KeyHistory
 
 _EVERYTHING = -1
 """Bits of all slots."""
@@ -45,52 +46,54 @@ _STATE = (1 << _STATE_BITS) - 1
 """Bits of the state; above them one for each slot whose operation has taken effect."""
 
 
-class VisitSearch:
-    """The check of one key all of whose outcomes are known.
+class CompleteSearch:
+    """The search for one key.
 
     A configuration is one number: a bit for each slot whose operation has taken effect, and the
     state's number in the lowest bits.
     """
 
-    def __init__(self, machine: Machine, purse: Purse, track: Track, calls: Sequence[int]) -> None:
-        """`calls`: of each operation of the track; those that say nothing are left out."""
+    def __init__(
+        self, machine: Machine, meter: BudgetMeter, history: KeyHistory, calls: Sequence[int]
+    ) -> None:
+        """`calls`: the call of each operation; operations with SILENT are left out."""
         self._machine = machine
-        self._purse = purse
-        self._track = track
+        self._meter = meter
+        self._history = history
         self._calls = calls
         self._slots = 0
-        """So many operations were pending at once, at most."""
+        """The largest number of operations pending at once."""
         self._free: list[int] = []
-        """The bits of slots that nobody has."""
+        """The bits of free slots."""
         self._pending: dict[int, int] = {}
         """Slot's bit to the number of its operation."""
         self._began: dict[int, int] = {}
-        """When, by the bit of the slot."""
+        """The moment at which the operation in a slot began, by the bit of the slot."""
         self._readers: dict[int, int] = {}
-        """Of the pending that only read: bit to call."""
+        """Pending operations that only read: bit to call."""
         self._mutators: dict[int, list[int]] = {}
-        """Call to the bits of those that do it, by when they return; so too those overwriting."""
+        """Call to the bits of its operations, in the order of their returns."""
         self._overwriters: dict[int, list[int]] = {}
         self._reads: dict[int, int] = {}
         """State to the slots whose operations only read and are legal there."""
         self._configurations: dict[int, int] = {machine.initial: 0}
-        """To their moments."""
+        """Each configuration with the moment of its last overwrite."""
         self.peak = 1
 
     def begin_with(self, states: Iterable[int]) -> None:
-        """In any of these instead of the model's first; before `run`."""
+        """Begin in any of these states instead of the model's first. Call it before `run`."""
         self._configurations = dict.fromkeys(states, 0)
 
     def states(self) -> set[int]:
-        """In which things may stand when all has returned."""
+        """Return the possible states after all operations have returned."""
         return {one & _STATE for one in self._configurations}
 
     def run(self) -> Counterexample | None:
-        """Goes through the history. Raises Exhausted."""
+        """Search the history. Returns None if it is linearizable. Exhausted if the budget ends."""
         calls, free, only_reads = self._calls, self._free, self._machine.only_reads
         bits = [0] * len(calls)
         previous = -1
-        for now, moment in enumerate(self._track.moments, start=1):
+        for now, moment in enumerate(self._history.moments, start=1):
             number = moment if moment >= 0 else ~moment
             call = calls[number]
             if call == SILENT:
@@ -113,10 +116,7 @@ class VisitSearch:
         return None
 
     def _legal_everywhere(self, call: int) -> bool:
-        """Whether an operation that only reads takes effect at once, however things stand.
-
-        It needs no slot then.
-        """
+        """Whether a call that only reads is legal in every configuration, so it needs no slot."""
         steps, step = self._machine.steps, self._machine.step
         for one in self._configurations:
             state = one & _STATE
@@ -129,7 +129,7 @@ class VisitSearch:
         return _STATE + 1 << self._slots - 1
 
     def _begin(self, number: int, bit: int, call: int, now: int) -> None:
-        """Gives the operation the slot."""
+        """Put an operation into a slot."""
         self._pending[bit] = number
         self._began[bit] = now
         machine = self._machine
@@ -144,10 +144,10 @@ class VisitSearch:
             those[call] = [bit]
             return
         alike.append(bit)
-        alike.sort(key=lambda one: self._track.end(self._pending[one]))
+        alike.sort(key=lambda one: self._history.end(self._pending[one]))
 
     def _read_at_once(self, bit: int, call: int) -> None:
-        """An operation that only reads takes effect where it is legal."""
+        """Let an operation that only reads take effect where it is legal."""
         step = self._machine.step
         self._configurations = {
             one | bit if step(one & _STATE, call) >= 0 else one: moment
@@ -155,7 +155,7 @@ class VisitSearch:
         }
 
     def _end(self, bit: int, call: int) -> None:
-        """Frees the slot."""
+        """Free the slot of an operation that has returned."""
         del self._pending[bit], self._began[bit]
         self._free.append(bit)
         machine = self._machine
@@ -170,7 +170,7 @@ class VisitSearch:
             those[call].remove(bit)
 
     def _legal_reads(self, state: int) -> int:
-        """The slots whose operations only read and are legal in the state."""
+        """Return the slots whose operations only read and are legal in the state."""
         found = self._reads.get(state)
         if found is None:
             found, step = 0, self._machine.step
@@ -185,7 +185,7 @@ class VisitSearch:
     # --- where an operation returns -----------------------------------------------------------
 
     def _return(self, bit: int, call: int, now: int) -> dict[int, int]:
-        """The configurations in which the slot's operation is in effect, and their moments."""
+        """Return the configurations with the slot's operation in effect, and their moments."""
         if self._machine.overwrites[call] and not self._mutators:
             return self._overwrite_alone(bit, call, now)
         survivors: dict[int, int] = {}
@@ -210,7 +210,7 @@ class VisitSearch:
         return survivors
 
     def _overwrite_alone(self, bit: int, call: int, now: int) -> dict[int, int]:
-        """As `_overwrite` and `_claim` where nothing follows from any state: mostly it is so."""
+        """Do `_overwrite` and `_claim` for the common case without other pending mutators."""
         after = self._machine.written[call]
         reads = self._legal_reads(after)
         placed = after | reads
@@ -227,7 +227,7 @@ class VisitSearch:
         return survivors
 
     def _began_before(self, moment: int) -> int:
-        """The slots whose operations were pending at the moment."""
+        """Return the slots whose operations were pending at the moment."""
         before = 0
         for bit, began in self._began.items():
             if began < moment:
@@ -237,7 +237,7 @@ class VisitSearch:
     def _overwrite(
         self, those: list[int], before: int, call: int, now: int, survivors: dict[int, int]
     ) -> None:
-        """The operation, which overwrites, is placed now, after what may follow from the state."""
+        """Place an overwrite now, after the calls that may follow from the state."""
         after = self._machine.written[call]
         placed = after | self._legal_reads(after)
         for one in self._closure(those, (before, ~before), 0):
@@ -252,7 +252,7 @@ class VisitSearch:
         now: int,
         survivors: dict[int, int],
     ) -> None:
-        """Places what leads to a state in which the operation is legal: one overwrite at most."""
+        """Place calls that make the operation legal, with at most one overwrite among them."""
         overwritten = []
         for one in self._closure(those, (before, ~before), bit):
             if one & bit:
@@ -273,7 +273,7 @@ class VisitSearch:
         moment: int,
         survivors: dict[int, int],
     ) -> None:
-        """The operation was part of a visit before the moment."""
+        """Claim that the operation was part of a visit before the moment."""
         if overwrites is not None:
             after = self._machine.written[overwrites]
             reads = self._legal_reads(after) & before
@@ -286,7 +286,7 @@ class VisitSearch:
                 _keep(survivors, kept | (visited & ~_STATE & ~bit), moment)
 
     def _overwritten(self, one: int, among: int) -> list[int]:
-        """What each of the slots that overwrites makes of a configuration."""
+        """Return the configurations that each pending overwrite makes of this one."""
         found = []
         for call, alike in self._overwriters.items():
             for bit in alike:
@@ -298,10 +298,10 @@ class VisitSearch:
         return found
 
     def _closure(self, those: list[int], groups: Sequence[int], stop: int) -> Iterable[int]:
-        """What pending calls that do not overwrite make of configurations, and these themselves.
+        """Return these configurations and all that pending calls without overwrites make of them.
 
-        Of each group of slots the first of equal operations is taken. Where a slot of `stop` is in
-        effect nothing more is done.
+        Of equal operations the first in each group of slots is taken. A configuration in which a
+        slot of `stop` is in effect is not extended.
         """
         if not self._mutators:
             return those
@@ -328,13 +328,13 @@ class VisitSearch:
                     if new not in seen:
                         seen.add(new)
                         left.append(new)
-            self._purse.spend(len(seen) + len(self._configurations))
+            self._meter.spend(len(seen) + len(self._configurations))
         return seen
 
-    # --- for people ---------------------------------------------------------------------------
+    # --- explanation ---------------------------------------------------------------------------
 
     def _explain(self, now: int, number: int, previous: int) -> Counterexample:
-        states, operation = self._machine.states, self._track.operation
+        states, operation = self._machine.states, self._history.operation
         open_calls = self._open_before(now)
         bits = {mine: bit for bit, mine in self._pending.items()}
         shown = []
@@ -356,9 +356,9 @@ class VisitSearch:
         )
 
     def _open_before(self, now: int) -> list[int]:
-        """What was pending just before that moment, of what says something."""
+        """Return the operations pending just before that moment, without silent ones."""
         found: dict[int, None] = {}
-        for moment in self._track.moments[: now - 1]:
+        for moment in self._history.moments[: now - 1]:
             if moment < 0:
                 found.pop(~moment, None)
             elif self._calls[moment] != SILENT:
@@ -367,6 +367,6 @@ class VisitSearch:
 
 
 def _keep(configurations: dict[int, int], one: int, moment: int) -> None:
-    """Adds a configuration, with the later moment if it is there."""
+    """Add a configuration; if it exists, keep the later moment."""
     if configurations.get(one, -1) < moment:
         configurations[one] = moment

@@ -1,13 +1,14 @@
-"""The search where some outcomes are unknown: operations that may have taken effect are counted.
+"""The search for keys with operations that crashed: those that ended with `info`, or never.
 
-A configuration is a state of the model, the pending operations that have taken effect already, and
-how many operations of each kind with unknown outcome have. Three things keep the set small, beside
-what `visits.py` says of reads and of equal operations:
+A crashed operation may take effect at any time after its invocation, or never. A configuration is
+a state, the pending operations in effect, and for each crashed call how many of its operations
+were used. Three rules keep the set small, beside those of `_search_complete` for reads and for
+equal operations:
 
-* Operations with unknown outcome that are equal are interchangeable, so they are counted, not told
-  apart; of two configurations that differ only in the counts, the one that used fewer suffices.
-* Only what must take effect now does; whatever may wait, waits.
-* Those that only read are left out.
+* Equal crashed operations are interchangeable, so they are counted, not distinguished. Of two
+  configurations that differ only in the counts, the one that used fewer suffices.
+* Only operations that must take effect now do; all others wait.
+* Crashed operations that only read are left out.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jepsen.checkers.linearizable._machine import (
     CONFIGURATIONS_SHOWN_MAX,
+    BudgetMeter,
     Configuration,
     Counterexample,
     Machine,
     Moment,
-    Purse,
     call_of,
     end_of,
 )
@@ -36,40 +37,40 @@ _COUNT_MASK = (1 << _COUNT_BITS) - 1
 _Key = tuple[int, int]
 """State, and bits of the slots whose operations have taken effect."""
 _Configurations = dict[_Key, list[int]]
-"""To the counts of operations with unknown outcome that were used, none of which needs another.
+"""Each configuration with the counts of crashed operations used, none of them dominated.
 
 Counts stand side by side in one integer, `_COUNT_BITS` each, the highest bit of which stays free.
 """
 
 
 class _Move(NamedTuple):
-    """What one pending operation does in one state."""
+    """The effect of one pending operation in one state."""
 
     needed: int
-    """Equal operations that return earlier: they take effect first."""
+    """Equal operations that return earlier, and so take effect first."""
     both: int
-    """Those and the operation itself."""
+    """`needed` and the operation itself."""
     gained: int
     """The operation itself and the reads that are legal after it."""
     after: int
     """The state after it."""
 
 
-class CountingSearch:
-    """The check of one key."""
+class CrashedSearch:
+    """The search for one key."""
 
-    def __init__(self, machine: Machine, purse: Purse, moments: Iterable[Moment]) -> None:
+    def __init__(self, machine: Machine, meter: BudgetMeter, moments: Iterable[Moment]) -> None:
         self._moments = moments
         self._machine = machine
-        self._purse = purse
+        self._meter = meter
         self._slots: list[Operation | None] = []
-        """The pending operations that will return; a slot is used again after that."""
+        """The pending operations that will return; a slot is reused after the return."""
         self._calls: list[int] = []
         """The call in each slot."""
         self._unknown: dict[int, int] = {}
-        """Call with unknown outcome to its place among the counts."""
+        """Crashed call to its place among the counts."""
         self._available: list[int] = []
-        """How many there are of each so far."""
+        """The number of crashed operations of each call so far."""
         self._guards = 0
         self._reads: dict[int, int] = {}
         """State to the slots whose operations only read and are legal there."""
@@ -77,15 +78,15 @@ class CountingSearch:
         self.peak = 1
 
     def begin_with(self, states: Iterable[int]) -> None:
-        """In any of these instead of the model's first; before `run`."""
+        """Begin in any of these states instead of the model's first. Call it before `run`."""
         self._configurations = {(state, 0): [0] for state in states}
 
     def states(self) -> set[int]:
-        """In which things may stand when all that returns has returned."""
+        """Return the possible states after all operations that return have returned."""
         return {state for state, _ in self._configurations}
 
     def run(self) -> Counterexample | None:
-        """Goes through the history. Raises Exhausted."""
+        """Search the history. Returns None if it is linearizable. Exhausted if the budget ends."""
         previous = None
         slots: dict[int, int] = {}
         for returns, operation in self._moments:
@@ -116,7 +117,7 @@ class CountingSearch:
         self._available[place] += 1
 
     def _occupy(self, operation: Operation, call: int) -> int:
-        """Gives the operation a slot."""
+        """Put an operation into a slot and return its number."""
         self._reads.clear()
         for slot, occupant in enumerate(self._slots):
             if occupant is None:
@@ -127,7 +128,7 @@ class CountingSearch:
         return len(self._slots) - 1
 
     def _legal_reads(self, state: int) -> int:
-        """The slots whose operations only read and are legal in the state."""
+        """Return the slots whose operations only read and are legal in the state."""
         found = self._reads.get(state)
         if found is None:
             found, step, only_reads = 0, self._machine.step, self._machine.only_reads
@@ -140,7 +141,7 @@ class CountingSearch:
     # --- where an operation returns -----------------------------------------------------------
 
     def _return(self, slot: int) -> _Configurations:
-        """The configurations in which the slot's operation is in effect; its slot is freed."""
+        """Return the configurations with the slot's operation in effect; the slot is freed."""
         bit = 1 << slot
         survivors: _Configurations = {}
         waiting: _Configurations = {}
@@ -157,13 +158,13 @@ class CountingSearch:
         return survivors
 
     def _extend(self, seen: _Configurations, bit: int, survivors: _Configurations) -> None:
-        """Adds to the survivors what becomes of those that wait. Those that used less go first."""
+        """Extend waiting configurations until they survive, those with lower counts first."""
         queue = deque((key, used) for key, counts in seen.items() for used in counts)
         moves: dict[int, list[_Move]] = {}
         while queue:
             key, used = queue.popleft()
             if used not in seen[key]:
-                continue  # another that used fewer has taken its place
+                continue  # replaced by a configuration with lower counts
             state, effective = key
             if state not in moves:
                 moves[state] = self._moves(state)
@@ -181,10 +182,10 @@ class CountingSearch:
                     self._add(survivors, (after, now ^ bit), more)
                 elif self._add(seen, (after, now), more):
                     queue.append(((after, now), more))
-            self._purse.spend(len(seen) + len(survivors) + len(self._configurations))
+            self._meter.spend(len(seen) + len(survivors) + len(self._configurations))
 
     def _moves(self, state: int) -> list[_Move]:
-        """What the pending operations can do in the state."""
+        """Return the moves of the pending operations in the state."""
         moves = []
         earlier: dict[int, int] = {}
         pending = [(end_of(one), slot) for slot, one in enumerate(self._slots) if one is not None]
@@ -199,7 +200,7 @@ class CountingSearch:
         return moves
 
     def _unknown_moves(self, state: int, used: int) -> Iterator[tuple[int, int]]:
-        """(state after, counts after) of operations with unknown outcome."""
+        """Yield (state, counts) after each crashed call that is legal and still available."""
         for call, place in self._unknown.items():
             after = self._machine.step(state, call)
             if after < 0 or after == state:
@@ -209,7 +210,7 @@ class CountingSearch:
                 yield after, used + (1 << shift)
 
     def _add(self, configurations: _Configurations, key: _Key, used: int) -> bool:
-        """Adds a configuration unless one is there that used no more; takes out who used more."""
+        """Add a configuration unless one with lower counts exists; remove higher ones."""
         counts = configurations.get(key)
         if counts is None:
             configurations[key] = [used]
@@ -222,7 +223,7 @@ class CountingSearch:
         counts.append(used)
         return True
 
-    # --- for people ---------------------------------------------------------------------------
+    # --- explanation ---------------------------------------------------------------------------
 
     def _explain(self, operation: Operation, previous: Operation | None) -> Counterexample:
         pending = [(slot, one) for slot, one in enumerate(self._slots) if one is not None]

@@ -1,9 +1,9 @@
-"""One key judged again and again while its history is being written.
+"""Checkpoints of one key whose history is still growing.
 
-What is known of it between two looks is its standing: the states in which it may have been at a
-moment when nothing was under way, and from where on operations are still needed. What came before
-that moment is settled, so a look costs what has come since, however long the history is. The
-verdict, and the operation that fits nowhere, are those of the whole.
+A checkpoint has the possible states of the key at a moment when no operation was open. Operations
+before that moment are decided and not needed again. So a check costs the operations since the
+checkpoint, however long the history is. The verdict, and the operation that no configuration
+survives, are those of the whole history.
 """
 
 from __future__ import annotations
@@ -22,75 +22,75 @@ if TYPE_CHECKING:
     from jepsen.checkers.linearizable.models import Model
     from jepsen.history import Operation
 
-SETTLE_OPERATIONS = 256
-"""As many as are looked at again rather than settled."""
+RECHECKED_OPERATIONS = 256
+"""Up to this many operations are checked again rather than moving the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What is known of a key."""
+class KeyCheckpoint:
+    """The possible states of a key at a moment when no operation was open."""
 
     states: tuple[Any, ...] | None = None
-    """Before line `since`; None: the model's first."""
+    """The states before line `since`; None: the model's first."""
     since: int = 0
     until: int | None = None
-    """The line that fits nowhere, if there is one: what began later does not matter."""
+    """The completion that no configuration survives, if any; later operations do not matter."""
 
     def needs(self, operation: Operation) -> bool:
-        """Whether an operation that has ended is to be there at the next look."""
+        """Whether the next check needs an operation that has ended."""
         line = operation.invoke.index
         return line >= self.since and (self.until is None or line < self.until)
 
 
-def look(
+def check_growing(
     key: Any,
-    standing: Standing,
+    checkpoint: KeyCheckpoint,
     mine: Sequence[Operation],
     model: Model,
     budget: Budget,
     machine: Machine,
-) -> tuple[KeyResult, Standing]:
-    """Checks a key as far as its history has come, and what is known of it then.
+) -> tuple[KeyResult, KeyCheckpoint]:
+    """Check a key from its checkpoint on; returns the verdict and the next checkpoint.
 
-    `mine`: those operations that the standing needs, those that have ended since, and those that
-    are open, which end later. `operation_count` of the result is of these.
+    `mine`: the operations that the checkpoint needs, those that ended since, and those that are
+    open and end later. `operation_count` of the result counts these.
     """
-    result = check_key(key, mine, model, budget, machine, standing.states)
+    result = check_key(key, mine, model, budget, machine, checkpoint.states)
     if result.counterexample is not None:
         completion = result.counterexample.operation.completion
-        return result, replace(standing, until=None if completion is None else completion.index)
-    if result.valid is not True or len(mine) <= SETTLE_OPERATIONS:
-        return result, standing
+        return result, replace(checkpoint, until=None if completion is None else completion.index)
+    if result.valid is not True or len(mine) <= RECHECKED_OPERATIONS:
+        return result, checkpoint
     ordered = sorted(mine, key=lambda one: one.invoke.index)
-    settled = _settled(ordered, model)
-    if not settled:
-        return result, standing
-    starts = (model.initial,) if standing.states is None else standing.states
+    decided = _decided(ordered, model)
+    if not decided:
+        return result, checkpoint
+    starts = (model.initial,) if checkpoint.states is None else checkpoint.states
     try:
-        states = end_states(ordered[:settled], model, starts, budget, machine)
+        states = end_states(ordered[:decided], model, starts, budget, machine)
     except Exhausted:
-        return result, standing
-    return result, Standing(tuple(states), ordered[settled].invoke.index)
+        return result, checkpoint
+    return result, KeyCheckpoint(tuple(states), ordered[decided].invoke.index)
 
 
-def _settled(ordered: Sequence[Operation], model: Model) -> int:
-    """How many of the operations nobody will need any more: behind them nothing was under way.
+def _decided(ordered: Sequence[Operation], model: Model) -> int:
+    """Return how many operations the next check does not need: after them none was open.
 
-    The last one that returned something is not among them: should the next fit nowhere, it is part
-    of the explanation.
+    The last operation that returned is not among them. If no configuration survives the next one,
+    the explanation shows it.
     """
-    quiet, settled, ends = 0, 0, -1.0
+    quiet, decided, ends = 0, 0, -1.0
     for number, operation in enumerate(ordered):
         if operation.invoke.index > ends:
             quiet = number
         if observed(operation, model):
-            settled = quiet
+            decided = quiet
         ends = max(ends, _end(operation, model))
-    return settled
+    return decided
 
 
 def _end(operation: Operation, model: Model) -> float:
-    """The line until which it may take effect or return something."""
+    """Return the last line at which the operation may take effect or return."""
     completion = operation.completion
     if completion is None:
         return float("inf")

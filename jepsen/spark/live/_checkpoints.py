@@ -26,7 +26,11 @@ from pyspark import TaskContext
 
 from jepsen import compiled
 from jepsen.checkers.linearizable import STATES_SHARED_MAX, Budget, Machine, nonlinearizable
-from jepsen.checkers.linearizable.checkpoints import SETTLE_OPERATIONS, Standing, look
+from jepsen.checkers.linearizable.checkpoints import (
+    RECHECKED_OPERATIONS,
+    KeyCheckpoint,
+    check_growing,
+)
 from jepsen.checkers.linearizable.models import Register
 from jepsen.checkers.registry import model_named
 from jepsen.compiled import codes
@@ -66,7 +70,7 @@ CHECKPOINTS = pa.schema(
         pa.field("kept", pa.int64(), nullable=False),
     ]
 )
-"""A row a key: its `Standing`, how many operations have ended, the verdict so far, how many
+"""A row a key: its `KeyCheckpoint`, how many operations have ended, the verdict so far, how many
 operations it needs, and the number of the micro-batch below whose folder they are."""
 NEEDED = pa.schema([OPERATIONS.field(name) for name in READ_COLUMNS])
 """The operations that the checkpoints need."""
@@ -284,7 +288,9 @@ class _Judge:
         states = {key: mine[0] for key, mine in fits.items() if mine is not None}
         initial = text_of(self._model.initial)
         lenient = self._model.nil_read_matches
-        found = valid_keys(operations, initial, states, lenient=lenient, settle=SETTLE_OPERATIONS)
+        found = valid_keys(
+            operations, initial, states, lenient=lenient, settle=RECHECKED_OPERATIONS
+        )
         return [key for key in found if key in fits]
 
     def _searched(self, rows: Mapping[str, dict[str, Any]], operations: pa.Table) -> list[int]:
@@ -302,7 +308,7 @@ class _Judge:
             ]
         return needs
 
-    def _look(self, row: dict[str, Any], mine: Sequence[Operation]) -> Standing:
+    def _look(self, row: dict[str, Any], mine: Sequence[Operation]) -> KeyCheckpoint:
         """Judges a key, and writes into its row what is known of it."""
         checkpoint = _checkpoint_of(row)
         row["valid"], row["why_unknown"] = UNKNOWN, ""
@@ -310,7 +316,7 @@ class _Judge:
         budget = Budget(limits.memory_bytes, time.monotonic() + limits.time_s, time.monotonic)
         try:
             subject = hashable(value_of(row["key"]))
-            result, found = look(
+            result, found = check_growing(
                 subject, checkpoint, mine, self._model, budget, self._shared_machine()
             )
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
@@ -341,14 +347,14 @@ _NEW: dict[str, Any] = {
 }
 
 
-def _checkpoint_of(row: dict[str, Any]) -> Standing:
+def _checkpoint_of(row: dict[str, Any]) -> KeyCheckpoint:
     states = row["states"]
     known = None if states is None else tuple(hashable(value_of(one)) for one in states)
-    return Standing(known, row["since"], row["until"])
+    return KeyCheckpoint(known, row["since"], row["until"])
 
 
-def _written(checkpoint: Standing) -> dict[str, Any]:
-    """What `_standing` reads."""
+def _written(checkpoint: KeyCheckpoint) -> dict[str, Any]:
+    """The columns that `_checkpoint_of` reads."""
     states = None if checkpoint.states is None else list(map(text_of, checkpoint.states))
     return {"states": states, "since": checkpoint.since, "until": checkpoint.until}
 

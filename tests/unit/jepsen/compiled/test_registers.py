@@ -221,7 +221,7 @@ def test_it_is_what_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise AssertionError("the searches in Python are asked")
 
-    monkeypatch.setattr(linearizable, "_check_track", refused)
+    monkeypatch.setattr(linearizable, "_check_history", refused)
     lines = _several(random.Random(5), 0.0)
     assert check_linearizable(lines, Register(failed_cas_observes=True)).valid is True
 

@@ -53,7 +53,7 @@ from raftctl.metadata.requests.security import (
     ScramDeletion,
     ScramUpsertion,
 )
-from tests.unit.controller.cluster import CLUSTER_ID, ENDPOINTS, SESSION_MS, Cluster
+from tests.unit.raftctl.controller.cluster import CLUSTER_ID, ENDPOINTS, SESSION_MS, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

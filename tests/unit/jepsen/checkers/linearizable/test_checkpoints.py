@@ -10,7 +10,7 @@ import pytest
 
 from jepsen.checkers.linearizable import Budget, Machine, check_key, nonlinearizable
 from jepsen.checkers.linearizable import checkpoints as standing
-from jepsen.checkers.linearizable.checkpoints import Standing, look
+from jepsen.checkers.linearizable.checkpoints import KeyCheckpoint, check_growing
 from jepsen.checkers.linearizable.models import Register
 from jepsen.history import Op, operations
 from tests.unit.jepsen.histories import made_history, spoiled
@@ -28,7 +28,7 @@ class _Growing:
     """A history of which each look sees more."""
 
     def __init__(self) -> None:
-        self.standing = Standing()
+        self.standing = KeyCheckpoint()
         self.needed: list[Operation] = []
         self._seen = 0
 
@@ -38,7 +38,9 @@ class _Growing:
         came = [one for one in ends if one.completion and one.completion.index >= self._seen]
         opened = [one for one in operations(lines) if one.completion is None]
         mine = [*self.needed, *came, *opened]
-        result, self.standing = look("x", self.standing, mine, MODEL, Budget(), Machine(MODEL))
+        result, self.standing = check_growing(
+            "x", self.standing, mine, MODEL, Budget(), Machine(MODEL)
+        )
         self.needed = [one for one in mine[: len(mine) - len(opened)] if self.standing.needs(one)]
         self._seen = len(lines)
         return _told(result)
@@ -53,7 +55,7 @@ def _told(result: KeyResult) -> tuple[object, ...]:
 
 @pytest.mark.req("J4", "J7")
 def test_each_look_shows_what_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "SETTLE_OPERATIONS", 3)
+    monkeypatch.setattr(standing, "RECHECKED_OPERATIONS", 3)
     found: Counter[object] = Counter()
     for seed in range(150):
         rng = random.Random(seed)
@@ -81,4 +83,4 @@ def test_what_is_settled_need_not_be_kept() -> None:
     growing = _Growing()
     for length in range(500, len(lines), 500):
         growing.shows(lines[:length])
-        assert len(growing.needed) <= standing.SETTLE_OPERATIONS
+        assert len(growing.needed) <= standing.RECHECKED_OPERATIONS

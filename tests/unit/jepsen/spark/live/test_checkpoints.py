@@ -70,8 +70,8 @@ def test_each_micro_batch_shows_what_one_process_finds_up_to_there(
 ) -> None:
     from jepsen.spark.live import _checkpoints
 
-    monkeypatch.setattr(checkpoints, "SETTLE_OPERATIONS", 3)
-    monkeypatch.setattr(_checkpoints, "SETTLE_OPERATIONS", 3)
+    monkeypatch.setattr(checkpoints, "RECHECKED_OPERATIONS", 3)
+    monkeypatch.setattr(_checkpoints, "RECHECKED_OPERATIONS", 3)
     monkeypatch.setattr(_checkpoints, "COMPILED_MIN", compiled_min)
     monkeypatch.setattr(_checkpoints, "LIVE_SHARE_MIN", live_share_min)
     model, seen = model_named("cas-register"), Counter[bool]()
