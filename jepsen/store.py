@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.core.spec import RunSpec
 from jepsen.errors import InputError
-from jepsen.history import HistoryWriter, read_history
+from jepsen.history.formats import HistoryWriter, read_history
 from jepsen.history.parquet import available, write_parquet
 
 if TYPE_CHECKING:

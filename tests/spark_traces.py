@@ -22,7 +22,8 @@ from jepsen.checkers.replication.trace import (
     check_trace,
 )
 from jepsen.checkers.verdict import verdict_document
-from jepsen.history import Op, OpType, to_json
+from jepsen.history import Op, OpType
+from jepsen.history.formats import to_json
 from tests.spark_equality import quietly, show_differences
 
 if TYPE_CHECKING:

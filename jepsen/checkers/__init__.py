@@ -21,10 +21,9 @@ have happened at any time after its invocation, or never. A search that was cut 
 Sources: Jepsen, Knossos and Elle, whose names the anomalies have.
 """
 
-from jepsen.checkers._group import check_group
 from jepsen.checkers._key_watches import check_watch
 from jepsen.checkers._set_full import check_set_full
-from jepsen.checkers._simple import check_availability, check_bank, check_lock
+from jepsen.checkers._simple import check_availability, check_bank, check_group, check_lock
 from jepsen.checkers._topics import ABSENT, TOPICS, check_topics
 
 __all__ = [

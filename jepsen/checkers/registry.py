@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers._group import check_group
 from jepsen.checkers._key_watches import check_watch
 from jepsen.checkers._set_full import check_set_full
 from jepsen.checkers._simple import (
     check_availability,
     check_bank,
     check_counter,
+    check_group,
     check_lock,
     check_queue,
 )

@@ -11,8 +11,8 @@ import typer
 from jepsen.cli._output import tell
 from jepsen.cli.check import history_of, source_of
 from jepsen.errors import InputError
-from jepsen.history import HistoryError, to_json, write_edn
-from jepsen.history.formats import Format
+from jepsen.history import HistoryError
+from jepsen.history.formats import Format, to_json, write_edn
 from jepsen.history.parquet import available, write_parquet
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Finds the fields of a history's lines, without an object for each.
 
-Only lines as `jepsen.history.to_json` writes them are understood, of clients, with values of which
-there is only one text: no spaces, no escapes, no fractions, no map that has a key twice.
+Only lines as `to_json` of `jepsen.history.formats` writes them are understood, of clients, with
+values of which there is only one text: no spaces, no escapes, no fractions, no map that has a key
+twice.
 """
 
 from __future__ import annotations

@@ -22,29 +22,19 @@ Source: Jepsen's history format.
 from jepsen.history._operations import (
     TXN,
     HistoryError,
-    HistoryWriter,
     Op,
     Operation,
     OpType,
     ended_operations,
-    from_json,
     operations,
-    read_history,
-    to_json,
-    write_edn,
 )
 
 __all__ = [
     "TXN",
     "HistoryError",
-    "HistoryWriter",
     "Op",
     "OpType",
     "Operation",
     "ended_operations",
-    "from_json",
     "operations",
-    "read_history",
-    "to_json",
-    "write_edn",
 ]

@@ -44,7 +44,7 @@ FROM each GROUP BY partition, offset HAVING count(*) > 1
 
 
 def check_dumps(spark: SparkSession, files: Sequence[str], scratch: Path) -> Verdict:
-    """As `jepsen.checkers.replication._replicas.check_replicas`, of a dump of each replica. Every
+    """As `jepsen.checkers.replication._copies.check_replicas`, of a dump of each replica. Every
     worker must see the files and what is below `scratch`. Raises InputError, naming file and line.
     """
     tune_for(spark, map(Path, files))

@@ -1,14 +1,14 @@
-"""What the workloads on logs have in common: records of a session as values of a history.
+"""Clients of logs: records of a session as values of a history, and transactions.
 
-A key is a partition, as text. Values are numbers that nobody sends twice.
+A key is the number of a partition, as text. A value is a number that is sent once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jepsen.client import Completion, failed, unknown
+from jepsen.client import Completion, failed, ok, unknown
 from jepsen.workloads.sessions import SessionError
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from jepsen.history import Op
     from jepsen.workloads.sessions import Batch, LogSession
+
 
 READ_S = 8.0
 """How long a read to the end may take."""
@@ -77,3 +78,41 @@ async def read_to_end(
         # Not what the records tell: the end may be a marker, which nobody is shown.
         positions.update(await session.positions(list(positions)))
     return found
+
+
+ABORT = "abort"
+ON_PURPOSE = "aborted on purpose"
+
+
+class TransactionClient(LogClient):
+    """`in_transaction` does some work in one; only a commit leaves doubt."""
+
+    async def in_transaction(
+        self, op: Op, work: Callable[[], Awaitable[Any]], *, commit: bool = True
+    ) -> Completion:
+        """The work's result if it is committed; without `commit` it is aborted on purpose."""
+        try:
+            await self.session.begin()
+        except SessionError as error:
+            await self.session.renew_producer()
+            return failed(op.value, str(error))
+        try:
+            done = await work()
+        except SessionError as error:
+            return await self._aborted(op, str(error))
+        if not commit:
+            return await self._aborted(op, ON_PURPOSE)
+        try:
+            await self.session.commit()
+        except SessionError as error:
+            return unknown(done, str(error))
+        return ok(done)
+
+    async def _aborted(self, op: Op, why: str) -> Completion:
+        """Nobody has asked for a commit, so it has failed however the abort ends."""
+        try:
+            await self.session.abort()
+        except SessionError as error:
+            await self.session.renew_producer()
+            why = f"{why}; {error}"
+        return failed(op.value, why)

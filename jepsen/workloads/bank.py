@@ -18,8 +18,7 @@ from jepsen.client import Completion, failed, ok
 from jepsen.generator.combinators import Cycle, Stagger, UntilOk, once, phases, reserve
 from jepsen.generator.core import Numbered, Todo
 from jepsen.workloads._base import Workload, WorkloadOptions
-from jepsen.workloads._logs import READ_S, all_keys
-from jepsen.workloads._transactions import ABORT, TransactionClient
+from jepsen.workloads._logs import ABORT, READ_S, TransactionClient, all_keys
 from jepsen.workloads.sessions import create_topic, transactional
 
 if TYPE_CHECKING:

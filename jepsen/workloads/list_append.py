@@ -13,8 +13,7 @@ from jepsen.checkers.transactions.list_append import check_list_append
 from jepsen.generator.combinators import Cycle, UntilOk, once, phases
 from jepsen.generator.core import Numbered, Todo
 from jepsen.workloads._base import Workload, WorkloadOptions
-from jepsen.workloads._logs import all_keys, read_to_end
-from jepsen.workloads._transactions import ABORT, TransactionClient
+from jepsen.workloads._logs import ABORT, TransactionClient, all_keys, read_to_end
 from jepsen.workloads.sessions import create_topic, transactional
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from jepsen.generator.combinators import Cycle, UntilOk, once, phases, reserve
 from jepsen.generator.core import Endless, Numbered, Todo
 from jepsen.history import OpType
 from jepsen.workloads._base import Workload, WorkloadOptions
-from jepsen.workloads._logs import Pairs, all_keys, pairs_of, read_to_end
-from jepsen.workloads._transactions import ABORT, TransactionClient
+from jepsen.workloads._logs import ABORT, Pairs, TransactionClient, all_keys, pairs_of, read_to_end
 from jepsen.workloads.sessions import LogSession, SessionError, create_topic, session, transactional
 
 if TYPE_CHECKING:

@@ -129,7 +129,7 @@ _EDITS = (
     ("watch_makes_changes", f"{WATCH}:_unexpected", "<= explained[what]", "< 0", "watch"),
     ("versions_go_back", f"{WATCH}:_went_back", "version <= after", "False", "watch"),
     ("list_may_lack_keys", f"{WATCH}:_wrong_lists", "removed or", "True or", "watch"),
-    ("owners_of_any_generation", "jepsen.checkers._group:check_group", "owner != member_id",
+    ("owners_of_any_generation", "jepsen.checkers._simple:check_group", "owner != member_id",
      "False", "group"),
     ("topic_is_gone", "jepsen.checkers._topics:Topic._changed", "if partitions == call.result",
      "if True", "topics"),

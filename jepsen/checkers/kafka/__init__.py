@@ -20,6 +20,7 @@ interleaved sends of transactions, are reported but leave the history valid.
 Source: `jepsen.tests.kafka`, whose names the anomalies have.
 """
 
+from jepsen.checkers.kafka._anomalies import LOOKS, offset_regressions
 from jepsen.checkers.kafka._check import (
     ALLOWED,
     ALLOWED_SUBSCRIBED,
@@ -29,7 +30,6 @@ from jepsen.checkers.kafka._check import (
     WRONG,
     check_kafka,
 )
-from jepsen.checkers.kafka._offsets import LOOKS, offset_regressions
 
 __all__ = [
     "ALLOWED",

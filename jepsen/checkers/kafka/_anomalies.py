@@ -1,4 +1,4 @@
-"""The anomalies of logs, one function each: from the logs to what is wrong with them."""
+"""Anomalies of logs, one function each, and of the offsets that consumer groups commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jepsen.history import OpType
 from jepsen.history.edn import hashable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 def duplicates(logs: Logs) -> Iterator[Anomaly]:
@@ -263,3 +263,58 @@ def external_sends(logs: Logs) -> Iterator[Anomaly]:
             ops = (earlier.index, call.index)
             detail = {"key": one.key, "values": [one.value, other.value], "delta": delta}
             yield Anomaly("nonmonotonic-send", {**detail, "ops": list(ops)}, ops)
+
+
+NONE_COMMITTED = -1
+COMMIT, COMMITTED = LOOKS = ("commit", "committed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """One commit or one look at a key's committed offset."""
+
+    index: int
+    begin: int
+    end: float
+    """Infinite if nobody knows when, or whether, it took effect."""
+    offset: int
+
+
+def offset_regressions(calls: Sequence[Call]) -> Iterator[Anomaly]:
+    """`committed-offset-regression`: what is read had been replaced before by a higher offset.
+
+    A commit of a lower offset is nobody's fault: whoever may have done it last is believed.
+    """
+    commits, reads = _accesses(calls, COMMIT), _accesses(calls, COMMITTED)
+    for key, looks in reads.items():
+        writes = commits.get(key, [])
+        for look in (look for look in looks if look.end < float("inf")):
+            best = _stale(look, writes)
+            if best is not None:
+                detail = {"key": key, "committed": best.offset, "found": look.offset}
+                yield Anomaly("committed-offset-regression", detail, (best.index, look.index))
+
+
+def _stale(look: _Access, writes: Sequence[_Access]) -> _Access | None:
+    """The commit that the look should have seen, if no other explains what it saw."""
+    above = [w for w in writes if w.end < look.begin and w.offset > look.offset]
+    possible = [w for w in writes if w.offset == look.offset and w.begin < look.end]
+    for source in possible:
+        if not any(source.end < write.begin for write in above):
+            return None
+    return max(above, key=lambda write: write.offset, default=None)
+
+
+def _accesses(calls: Sequence[Call], f: str) -> Mapping[Any, list[_Access]]:
+    found: defaultdict[Any, list[_Access]] = defaultdict(list)
+    for call in calls:
+        if call.operation.invoke.f != f or call.type is OpType.FAIL:
+            continue
+        end = float(call.index) if call.ok else float("inf")
+        # What was asked for is only known once it ended, also if nobody knows how.
+        last = call.operation.completion or call.operation.invoke
+        for key, offset in (last.value or {}).items():
+            number = NONE_COMMITTED if offset is None else offset
+            begin = call.operation.invoke.index
+            found[hashable(key)].append(_Access(call.index, begin, end, number))
+    return found

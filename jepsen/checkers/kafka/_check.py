@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jepsen.checkers.kafka import _anomalies as anomalies
-from jepsen.checkers.kafka._offsets import offset_regressions
+from jepsen.checkers.kafka._anomalies import offset_regressions
 from jepsen.checkers.kafka.log import Logs
 from jepsen.checkers.transactions import Edge, Graph, find_cycles, order_edges
 from jepsen.checkers.transactions.consistency import PROCESS, REALTIME

@@ -15,8 +15,16 @@ of the ISR; a leader is a member of the ISR, unless an unclean election is allow
 Sources: Raft, figure 3; KIP-101 (leader epochs); KIP-497 (changes of the ISR); KIP-966.
 """
 
-from jepsen.checkers.replication._copies import Compared, Copy, HeldBatch, check_copies
-from jepsen.checkers.replication._replicas import SHOWN_MAX, check_replicas, diverged, verdict_of
+from jepsen.checkers.replication._copies import (
+    SHOWN_MAX,
+    Compared,
+    Copy,
+    HeldBatch,
+    check_copies,
+    check_replicas,
+    diverged,
+    verdict_of,
+)
 
 __all__ = [
     "SHOWN_MAX",

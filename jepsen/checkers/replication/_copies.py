@@ -1,6 +1,10 @@
-"""Are the copies of a log equal, batch by batch, as the files of its replicas have them?
+"""Comparison of the replicas of a log: batch by batch from files, or record by record from dumps.
 
-They show more than dumps do: in which leader's epoch a batch was appended, and where a log ends.
+Files show more than dumps: the epoch of the leader that appended a batch, and the end of a log.
+Dumps compare records at equal offsets only. An offset that one replica lacks is no disagreement,
+since its log may have been compacted, or begin or end elsewhere. Dump when all replicas have
+caught up: one that was cut off may hold records that were never committed.
+
 Sources: log matching, Raft figure 3; KIP-101.
 """
 
@@ -8,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jepsen.checkers.verdict import Anomaly
+from jepsen.checkers.verdict import Anomaly, Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,3 +114,34 @@ def _told(name: str, log: str, here: Mapping[str, HeldBatch], lacking: Iterable[
     }
     offset = next(iter(here.values())).base_offset
     return Anomaly(name, {"log": log, "offset": offset, "copies": copies, "lacking": [*lacking]})
+
+
+DIVERGED = "diverged-record"
+NOTHING = "no record is held by two replicas"
+SHOWN_MAX = 100
+
+
+def check_replicas(held: Mapping[str, Iterable[tuple[str, int, str]]]) -> Verdict:
+    """Of each replica, by its name, the (partition, offset, record as text) that it holds."""
+    first: dict[tuple[str, int], dict[str, str]] = {}
+    shared = 0
+    for replica, records in held.items():
+        for partition, offset, record in records:
+            known = first.setdefault((partition, offset), {})
+            shared += len(known) == 1 and replica not in known
+            known[replica] = max(record, known.get(replica, ""))
+    wrong = [place for place, known in first.items() if len(set(known.values())) > 1]
+    found = [diverged(*place, first[place]) for place in sorted(wrong)[:SHOWN_MAX]]
+    return verdict_of(found, len(held), shared, len(wrong))
+
+
+def diverged(partition: str, offset: int, records: Mapping[str, str]) -> Anomaly:
+    """That replicas, by name, hold other records there."""
+    detail: dict[str, Any] = {"partition": partition, "offset": offset}
+    return Anomaly(DIVERGED, detail | {"records": dict(sorted(records.items()))})
+
+
+def verdict_of(found: Iterable[Anomaly], replicas: int, shared: int, wrong: int) -> Verdict:
+    """From the first places that differ, how many are held by several, and how many differ."""
+    why = "" if shared else NOTHING
+    return judge(found, why_unknown=why, replicas=replicas, shared=shared, diverged=wrong)

@@ -1,10 +1,10 @@
 """Nodes in network namespaces of their own, behind one bridge; needs root, `ip` and TUN devices.
 
-Nodes reach each other, and the host them, by the bridge. What is meant for a node over a link that
-is cut or slow is routed to a TUN device in the sender's namespace, and from there to this process,
-which loses it, or hands it on to the receiver's device when its time has come. So what TCP sends
-into a cut link vanishes without a word. (Linux' `netem` could lose and delay packets as well, but
-not every kernel has it.)
+Nodes and the host reach each other by the bridge. Packets for a link that is cut or slow are
+routed to a TUN device in the sender's namespace, and from there to this process. `PacketRouter`
+drops them, or delivers them to the receiver's device at their time. So packets into a cut link
+vanish, as on a wire; whether they are sent again is for TCP to decide. Linux' `netem` could drop
+and delay packets as well, but not every kernel has it.
 
 Source: Linux, Documentation/networking/tuntap.rst; ip-netns(8).
 """
@@ -21,15 +21,15 @@ import random
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
 from jepsen.environments.local._network import Network
-from jepsen.environments.local._packets import PacketRouter
 from jepsen.environments.local._topology import MTU, Batch, Topology, device_of, free_network, owner
 from jepsen.errors import ClusterError, InputError
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from jepsen.environments._base import Link, Quality
     from raftctl.localcluster.layout import LocalNode
+
 
 logger = logging.getLogger(__name__)
 
@@ -266,3 +267,69 @@ def _call(command: Sequence[str], told: str = "") -> str:
         why = getattr(error, "stderr", "") or str(error)
         raise ClusterError(f"--network namespaces: {' '.join(command)}: {why.strip()}") from None
     return done.stdout
+
+
+QUEUE_BYTES = 64 * 1024
+"""What waits before a link of few bytes a second; more is lost, as a router would drop it."""
+_HEADER_BYTES = 20
+_SOURCE, _DESTINATION = slice(12, 16), slice(16, 20)
+
+
+class Delivery(NamedTuple):
+    """Where a packet arrives, and when on the caller's clock."""
+
+    node: str
+    at_s: float
+
+
+class PacketRouter:
+    """Decides on each IPv4 packet of links that are not as good as they could be."""
+
+    def __init__(self, addresses: Mapping[str, str], rng: random.Random) -> None:
+        """`addresses`: of each node, by name."""
+        self._nodes = {socket.inet_aton(address): name for name, address in addresses.items()}
+        self._random = rng
+        self._blocked: frozenset[Link] = frozenset()
+        self._qualities: dict[Link, Quality] = {}
+        self._idle_at_s: dict[Link, float] = {}
+        """When a link with a bandwidth has carried all that it was given."""
+
+    @property
+    def links(self) -> frozenset[Link]:
+        """Those that are cut or slow."""
+        return self._blocked | self._qualities.keys()
+
+    def set_blocked(self, links: Iterable[Link]) -> None:
+        """These links carry nothing now, all others do."""
+        self._blocked = frozenset(links)
+
+    def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
+        """These links are no better than that now, all others are as good as they can."""
+        self._qualities = dict(qualities)
+        self._idle_at_s = {link: at for link, at in self._idle_at_s.items() if link in qualities}
+
+    def delivery(self, packet: bytes, now_s: float) -> Delivery | None:
+        """What becomes of a packet that is sent now; None: it is lost, or not one of the nodes'."""
+        link = self._link(packet)
+        if link is None or link in self._blocked:
+            return None
+        quality = self._qualities.get(link)
+        if quality is None:
+            return Delivery(link[1], now_s)
+        if self._random.random() < quality.loss:
+            return None
+        carried_s = now_s
+        if quality.bytes_per_s:
+            begins_s = max(now_s, self._idle_at_s.get(link, now_s))
+            if (begins_s - now_s) * quality.bytes_per_s + len(packet) > QUEUE_BYTES:
+                return None
+            carried_s = self._idle_at_s[link] = begins_s + len(packet) / quality.bytes_per_s
+        return Delivery(link[1], carried_s + quality.delay_ms / 1000)
+
+    def _link(self, packet: bytes) -> Link | None:
+        """RFC 791, section 3.1."""
+        if len(packet) < _HEADER_BYTES or packet[0] >> 4 != 4:
+            return None
+        source = self._nodes.get(packet[_SOURCE])
+        destination = self._nodes.get(packet[_DESTINATION])
+        return None if source is None or destination is None else (source, destination)

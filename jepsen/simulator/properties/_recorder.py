@@ -10,7 +10,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.replication.trace import ASSIGNMENT, METADATA_LOG, RECORD, REPLICA
-from jepsen.history import Op, OpType, to_json
+from jepsen.history import Op, OpType
+from jepsen.history.formats import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,8 +1,8 @@
 """JSON lines as columns: what a stream reads, without an object for each line.
 
-Lines as `jepsen.history.to_json` writes them, with plain values, are taken apart by a compiled loop
-over their bytes; their values need not be read, since text is what the table has. All other lines
-go through `from_json`, one by one, and come out the same.
+Lines as `to_json` of `jepsen.history.formats` writes them, with plain values, are taken apart by a
+compiled loop over their bytes; their values need not be read, since text is what the table has. All
+other lines go through `from_json`, one by one, and come out the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jepsen.compiled import available
-from jepsen.history import HistoryError, OpType, from_json
+from jepsen.history import HistoryError, OpType
+from jepsen.history.formats import from_json
 from jepsen.history.table import NULL, OPERATIONS, text_of
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen import compiled
-from jepsen.history import HistoryWriter, Op, OpType, to_json
-from jepsen.history._operations import read_jepsen_log
+from jepsen.history import Op, OpType
+from jepsen.history.formats import HistoryWriter, read_jepsen_log, to_json
 from raftctl.bench.figures import figure, report
 from tests.bench.checking.histories import (
     last_read_spoiled,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jepsen.checkers.linearizable import Budget, check_linearizable
-from jepsen.history import read_history
+from jepsen.history.formats import read_history
 from tests.bench.checking.histories import MODEL
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from jepsen.core.spec import RunSpec
 from jepsen.environments import ClusterSpec
 from jepsen.environments.external import ExternalEnvironment
 from jepsen.generator.core import NEMESIS
-from jepsen.history import HistoryWriter, OpType
+from jepsen.history import OpType
+from jepsen.history.formats import HistoryWriter
 from raftctl.bench.figures import figure, report
 
 if TYPE_CHECKING:

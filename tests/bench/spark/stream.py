@@ -7,7 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from jepsen.history import OpType, to_json
+from jepsen.history import OpType
+from jepsen.history.formats import to_json
 from jepsen.spark.generate.recipe import UNIQUE_REGISTER, Recipe
 from tests.spark_equality import generated
 

@@ -11,8 +11,7 @@ import pytest
 
 from jepsen.checkers.linearizable._machine import Budget
 from jepsen.checkers.registry import CHECKERS, LINEARIZABLE, TRACE, checker_named, model_named
-from jepsen.history import to_json, write_edn
-from jepsen.history.formats import read_text
+from jepsen.history.formats import read_text, to_json, write_edn
 from tests.checker_cases import CASES, Case
 from tests.spark_equality import write_table
 from tests.unit.jepsen.histories import history

@@ -19,8 +19,8 @@ import pytest
 from jepsen.checkers.transactions.consistency import CONSISTENCY, KAFKA, forbidden, implied, orders
 from jepsen.checkers.transactions.list_append import check_list_append
 from jepsen.cli.main import run
-from jepsen.history import Op, OpType, to_json, write_edn
-from jepsen.history.formats import read_text
+from jepsen.history import Op, OpType
+from jepsen.history.formats import read_text, to_json, write_edn
 from tests.spark_equality import write_table
 from tests.unit.jepsen.histories import history
 

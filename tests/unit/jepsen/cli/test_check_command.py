@@ -12,7 +12,7 @@ from jepsen.checkers.verdict import Anomaly, judge
 from jepsen.cli.check import within
 from jepsen.cli.main import run
 from jepsen.core.spec import RunSpec
-from jepsen.history import to_json, write_edn
+from jepsen.history.formats import to_json, write_edn
 from jepsen.store import RunFolder
 from tests.unit.jepsen.histories import KNOWN, history, known
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.cli.main import run
-from jepsen.history import read_history, to_json
-from jepsen.history._operations import read_edn
+from jepsen.history.formats import read_edn, read_history, to_json
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:

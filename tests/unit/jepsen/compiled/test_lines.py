@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jepsen.history import HistoryError, Op, OpType, to_json
+from jepsen.history import HistoryError, Op, OpType
+from jepsen.history.formats import to_json
 
 pytest.importorskip("pyarrow", reason="needs raftctl[spark]")
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")

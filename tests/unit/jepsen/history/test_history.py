@@ -8,20 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen.history import (
-    HistoryError,
+from jepsen.history import HistoryError, Op, Operation, OpType, operations
+from jepsen.history.edn import Keyword
+from jepsen.history.formats import (
     HistoryWriter,
-    Op,
-    Operation,
-    OpType,
     from_json,
-    operations,
+    read_edn,
     read_history,
+    read_jepsen_log,
     to_json,
     write_edn,
 )
-from jepsen.history._operations import read_edn, read_jepsen_log
-from jepsen.history.edn import Keyword
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:

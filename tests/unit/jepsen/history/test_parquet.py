@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.cli.main import run
-from jepsen.history import HistoryError, Op, OpType, parquet, to_json
+from jepsen.history import HistoryError, Op, OpType, parquet
 from jepsen.history.edn import Keyword
+from jepsen.history.formats import to_json
 from jepsen.history.parquet import read_parquet, write_parquet
 from tests.unit.jepsen.histories import history
 

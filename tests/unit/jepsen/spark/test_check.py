@@ -13,7 +13,8 @@ import pytest
 
 from jepsen.checkers.replication import trace
 from jepsen.cli.main import run
-from jepsen.history import Op, OpType, to_json, write_edn
+from jepsen.history import Op, OpType
+from jepsen.history.formats import to_json, write_edn
 from jepsen.spark.generate.recipe import Recipe
 from jepsen.spark.report import HISTORIES_PLOTTED_MAX
 from tests import spark_logs, spark_traces, spark_txns

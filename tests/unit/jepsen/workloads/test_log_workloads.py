@@ -12,7 +12,7 @@ from jepsen.environments.external import ExternalEnvironment
 from jepsen.errors import ClusterError
 from jepsen.history import Op, OpType
 from jepsen.workloads import WorkloadOptions, bank
-from jepsen.workloads._transactions import ABORT
+from jepsen.workloads._logs import ABORT
 from jepsen.workloads.bank import FINAL, BankClient
 from jepsen.workloads.group import GroupClient
 from jepsen.workloads.list_append import ListAppendClient

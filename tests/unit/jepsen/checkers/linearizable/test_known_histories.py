@@ -9,7 +9,7 @@ import pytest
 
 from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.linearizable.models import Model, MultiRegister, Mutex, Register, StringValue
-from jepsen.history._operations import read_edn, read_jepsen_log
+from jepsen.history.formats import read_edn, read_jepsen_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,8 @@ import pytest
 
 from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.errors import InputError
-from jepsen.history import HistoryError, Op, OpType, ended_operations, read_history, to_json
+from jepsen.history import HistoryError, Op, OpType, ended_operations
+from jepsen.history.formats import read_history, to_json
 from tests.unit.jepsen.histories import history
 
 source = pytest.importorskip("jepsen.spark.input._source", reason="needs raftctl[spark]")

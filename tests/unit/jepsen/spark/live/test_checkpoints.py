@@ -12,7 +12,8 @@ import pytest
 
 from jepsen.checkers.linearizable import check_linearizable, checkpoints
 from jepsen.checkers.registry import LINEARIZABLE, model_named
-from jepsen.history import Op, OpType, to_json
+from jepsen.history import Op, OpType
+from jepsen.history.formats import to_json
 from tests.spark_equality import random_history
 
 pytest.importorskip("pyspark", reason="needs raftctl[spark]")
