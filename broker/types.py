@@ -50,7 +50,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class LeaderHint:
-    """The current leader, told to a client with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
+    """The current leader, for a client that got NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
 
     leader_id: int
     leader_epoch: int

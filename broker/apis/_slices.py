@@ -3,7 +3,7 @@
 Pure: what a request is taken apart into, and how the answers become one. A slice is a request like
 any other, so a handler does not know of it. What changes between two slices shows in the later one,
 as it would to a client that asks twice. A request that names something twice stays whole, since
-only as a whole can it be told so.
+only then can the response say so.
 """
 
 from __future__ import annotations

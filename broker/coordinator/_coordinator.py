@@ -1,7 +1,8 @@
 """`Coordinator`: the shards of one internal topic that this broker leads.
 
 Follows the images: a partition whose leadership comes gets a shard, which loads; one whose
-leadership goes loses it, and whoever waits there is told NOT_COORDINATOR and finds the next one. A
+leadership goes loses it. Requests that wait there end with NOT_COORDINATOR, so that their clients
+look for the next one. A
 new leader epoch is a new shard, also on the same broker.
 """
 

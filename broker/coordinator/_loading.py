@@ -27,7 +27,7 @@ RECORDS_AT_ONCE = 500
 """After so many replayed records others have their turn: some milliseconds."""
 _WAIT_MS = 500
 _LOG_END = -2
-"""Any replica id but a consumer's: is told the end of the log, not the high watermark."""
+"""Any replica id but a consumer's: LATEST is the end of the log then, not the high watermark."""
 
 
 class LogReader(Protocol):
@@ -78,8 +78,8 @@ async def replay_log(
 ) -> int:
     """Replays what the log holds now, once that is committed; returns how many records these are.
 
-    Keys and values come some at a time, those of a transaction with its producer's id; `ended`
-    hears of markers, with whether they commit. LoadError or KafkaError if the log cannot be read.
+    Keys and values come some at a time, those of a transaction with its producer's id; `ended` is
+    called for markers, with whether they commit. LoadError or KafkaError if the log cannot be read.
     """
     found = await bounds(reader, partition, leader_epoch)
     offset, count = found.start, 0

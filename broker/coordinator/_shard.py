@@ -150,7 +150,7 @@ class Shard:
         )
 
     def close(self, error: KafkaError) -> None:
-        """This broker leads the partition no more: whoever waits is told the error."""
+        """End all requests with `error`: this broker leads the partition no more."""
         self._closed = error
         if self._timer is not None:
             self._timer.cancel()
@@ -202,7 +202,7 @@ class Shard:
 
     def _handle_gathered(self) -> None:
         gathered, self._gathered = self._gathered, []
-        # Who waited when the leadership went has been told.
+        # Requests that waited when the leadership went have ended.
         if gathered and self._closed is None:
             self._take(self.core.handle_all(gathered, self._now()))
 
@@ -306,8 +306,8 @@ class Shard:
             self._linger.committed(self)
 
     def _doubt(self, number: int, base_offset: int) -> None:
-        """What was written stands in the log and may yet be committed: until then nobody is told
-        of it. A command waits; requests are to be sent again.
+        """A batch that is in the log may yet be committed. Until then no response rests on it.
+        A command waits; requests are to be sent again.
         """
         if self._closed is not None:
             return

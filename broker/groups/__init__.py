@@ -10,7 +10,7 @@ A group belongs to one of the two protocols and may be converted, with its membe
 (KIP-848, "Migration"). Offsets are the same for both.
 
 The package must not know partitions' logs, connections, or versions of requests. The newest
-metadata image tells it which topics exist.
+metadata image says which topics exist.
 
 Invariants:
 

@@ -88,7 +88,7 @@ class ClassicMembers:
         known = (CONSUMER_PROTOCOL, classic.protocol)
         if any(one is not None and one != ours for one, ours in zip(asked, known, strict=True)):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        # Who has yet to let go of partitions is told first what it keeps.
+        # A member that has yet to revoke partitions first gets the ones it keeps.
         is_over = member.state is not MemberState.UNREVOKED_PARTITIONS
         if is_over and group.epoch > member.epoch:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)

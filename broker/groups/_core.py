@@ -380,7 +380,7 @@ class GroupCore:
         return self._offsets.commit(request.group_id, request.offsets, request.producer)
 
     def _check_commit(self, request: Commit) -> None:
-        """Refuses whoever is no member, or not of this generation or epoch."""
+        """Refuse a caller that is no member, or not of this generation or epoch."""
         group_id, caller = request.group_id, request.caller
         self._check_stays(group_id)
         consumers = self._consumers.groups.get(group_id)

@@ -1,7 +1,7 @@
 """All groups of one partition of `__consumer_offsets`, of both protocols, found by their ids.
 
 A group of which there are offsets and nothing else is one of the classic protocol without members:
-whoever has committed is a group. Such groups are made when somebody asks for them.
+every id with an offset is a group. Such groups are made when a request names them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class GroupDirectory:
         yield from consumers
 
     def listed(self, request: ListGroups) -> list[wire.ListedGroup]:
-        """The groups that pass the filters, as ListGroups tells them."""
+        """The groups that pass the filters, as ListGroups lists them."""
         groups = map(self.find, request.group_ids)
         found = (_message(group) for group in groups if group is not None)
         return [
@@ -73,7 +73,7 @@ class GroupDirectory:
 
     def keep(self, group_id: str, wall_ms: int) -> None:
         """A group of which nothing is left but offsets stays when these go, until expiry finds
-        it: whoever looks for it sees an empty one.
+        it: until then it is listed as an empty one.
         """
         if group_id not in self.classic and group_id not in self._consumers.groups:
             self.classic[group_id] = Group(group_id, state_wall_ms=wall_ms)

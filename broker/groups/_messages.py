@@ -1,4 +1,4 @@
-"""Messages that members of both kinds of groups are told."""
+"""Parts of responses to members of both kinds of groups."""
 
 from __future__ import annotations
 

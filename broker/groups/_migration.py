@@ -168,7 +168,9 @@ def downgraded(group: ConsumerGroup, topics: TopicsImage, wall_ms: int) -> Group
 
 
 def downgrade_records(before: ConsumerGroup, after: Group, wall_ms: int) -> list[KeyValue]:
-    """What is written. Without a leader, so that whoever should read it lets all join."""
+    """Return the records of the downgrade. Without a leader: a coordinator that loads them has all
+    members join.
+    """
     assignments = {one.member_id: one.assignment for one in after.members.values()}
     fields = after.record(wall_ms, assignments)
     fields["leader"] = None

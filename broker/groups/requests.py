@@ -35,7 +35,7 @@ class Join:
     protocols: tuple[tuple[str, bytes], ...]
     """(name, the member's metadata for it), those it likes best first."""
     needs_member_id: bool
-    """Whether a new member must first be told its id and come again (KIP-394)."""
+    """Whether a new member first gets its id and joins again with it (KIP-394)."""
     may_skip_assignment: bool
     """Whether a leader understands that there is nothing to assign (KIP-814)."""
     topics: TopicsImage = EMPTY_IMAGE.topics
@@ -93,7 +93,7 @@ class ConsumerHeartbeat:
     """Empty: none any more."""
     server_assignor: str | None
     owned: tuple[wire.ConsumerGroupHeartbeatRequestTopicPartitions, ...] | None
-    """The partitions that it has, as the message tells them."""
+    """The partitions that it has, as in the message."""
     brings_member_id: bool
     """Whether new members make their ids themselves (version 1)."""
     session_timeout_ms: int
@@ -112,7 +112,7 @@ class Commit:
     producer: tuple[int, int] = NOBODY
     """TxnOffsetCommit: the id and epoch of the producer with whose transaction they count."""
     knows_epochs: bool = True
-    """Whether the client knows groups of KIP-848 (version 9), and what it is told of them."""
+    """Whether the client knows groups of KIP-848 and their errors (version 9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class FetchOffsets:
     partitions: tuple[TopicPartition, ...] | None
     """None: all that have one."""
     require_stable: bool = False
-    """Whether UNSTABLE is told of offsets that a transaction is about to change."""
+    """Whether offsets that a transaction is about to change are UNSTABLE."""
     caller: Caller | None = None
     """The member that asks, if it says who it is."""
 

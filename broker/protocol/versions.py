@@ -132,6 +132,6 @@ SERVED: dict[int, range] = {
 
 
 def advertised() -> list[tuple[int, int, int]]:
-    """(api key, lowest, highest version) as told to clients, in order of the keys."""
+    """(api key, lowest, highest version) as ApiVersions shows them, in order of the keys."""
     lowest = {key: versions.start for key, versions in SERVED.items()} | {ApiKey.PRODUCE: 0}
     return [(int(key), lowest[key], SERVED[key].stop - 1) for key in sorted(SERVED)]

@@ -78,7 +78,7 @@ class Outbox:
             return
         self._sender, self._make_sender = self._make_sender(self._transport), None
         if self._sender is not None:
-            # To be told when its buffer is empty: before that nothing can be sent past it.
+            # Resumed when its buffer is empty: before that nothing can be sent past it.
             self._transport.set_write_buffer_limits(high=CHUNK_BYTES // 2, low=0)
 
     def _send_buffers(self) -> None:

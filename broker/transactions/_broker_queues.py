@@ -1,7 +1,7 @@
 """What coordinators ask of other brokers: a queue for each, so that a silent one delays no other.
 
 One request to a broker is under way at a time, and takes along all that has come meanwhile. The
-queues are bounded: what does not fit is refused at once, and whoever asked tries again.
+queues are bounded: what does not fit is refused at once, and the caller tries again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class BrokerQueues:
         return queue.ask(what)
 
     async def stop(self) -> None:
-        """Lets go of everything; who waits is told nothing any more."""
+        """Stop; entries that wait are never resolved."""
         await self._background.stop()
         for queue in self._queues.values():
             queue.close()
@@ -176,5 +176,5 @@ def _refuse(entries: Sequence[_Entry], error: KafkaError) -> None:
     for entry in entries:
         if not entry.done.done():
             entry.done.set_exception(error)
-            # Whoever asked may be gone.
+            # The caller may be gone.
             entry.done.exception()

@@ -80,7 +80,7 @@ class TransactionCoordinator:
 
 
 def _check_name(transactional_id: str) -> None:
-    """The same is said by every broker, whoever would hold such an id."""
+    """Every broker refuses an empty id alike, so no coordinator is looked for."""
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
 

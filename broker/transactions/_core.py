@@ -1,9 +1,9 @@
 """The transaction coordinator: decides about the transactional ids of one partition (rows T2, T3).
 
 Pure; `broker.coordinator.core` says how it is run. An outcome is decided when PREPARE is in the log
-and committed; only then markers are asked for, by a command, and the client is told. Whoever takes
-over finds PREPARE in the log and asks for the markers again, so that a crash at any step leaves
-nothing open. Markers may be written twice; what they say is the same.
+and committed; only then markers are asked for, by a command, and the client gets its response. A
+broker that takes over finds PREPARE in the log and asks for the markers again, so that a crash at
+any step leaves nothing open. Markers may be written twice; what they say is the same.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class AddPartitions:
     verify_only: bool = False
     """Only asks whether they belong to it."""
     patient: bool = False
-    """Waits a moment for the markers of the producer's last transaction, instead of being told
-    CONCURRENT_TRANSACTIONS, after which a client waits for longer than markers take.
+    """Waits a moment for the markers of the producer's last transaction, instead of being refused
+    with CONCURRENT_TRANSACTIONS, after which a client waits for longer than markers take.
     """
 
 
@@ -467,7 +467,7 @@ class TransactionCore:
     def _markers_written(self, request: MarkersWritten, now: Now) -> tuple[None, list[Effect]]:
         found = self._known.get(request.transactional_id)
         sent = request.producer_id, request.producer_epoch
-        # Whoever reports another outcome than the newest has been overtaken.
+        # A report of another outcome than the newest has been overtaken.
         is_newest = found is not None and sent == (found.producer_id, found.producer_epoch)
         if found is not None and is_newest and found.state.is_prepared:
             self._write(request.transactional_id, found.completed(now.wall_ms))

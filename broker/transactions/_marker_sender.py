@@ -1,9 +1,9 @@
 """Brings the markers of a decided transaction to the leaders of its partitions (row T2).
 
-A partition whose leader does not answer, or is none any more, is tried again with whoever leads
-then, until all have their marker, or the coordinator is one no more: who follows it begins again.
-Each leader's partitions are tried by themselves, so that a silent leader holds up only its own. A
-transactional id has one decided transaction at most, which bounds how much is on its way.
+A partition whose leader does not answer, or is none any more, is tried again with the one that
+leads then, until all have their marker, or the coordinator is one no more: who follows it begins
+again. Each leader's partitions are tried by themselves, so that a silent leader holds up only its
+own. A transactional id has one decided transaction at most, which bounds how much is on its way.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MarkerSender:
         self._queues = BrokerQueues(_FORM, config, image, fail)
 
     def send(self, shard: Shard, command: WriteMarkers) -> None:
-        """Begins to send; the shard is told when every partition has its marker."""
+        """Begins to send; the shard gets MarkersWritten when every partition has its marker."""
         self._background.start(self._bring(shard, command))
 
     async def stop(self) -> None:

@@ -4,7 +4,7 @@
                      -> PREPARE_ABORT  -> COMPLETE_ABORT  -> ONGOING -> ...
 
 With PREPARE the outcome is decided; COMPLETE says that every partition has its marker. A producer
-that begins anew leads to EMPTY with the next epoch, which fences those before it.
+that starts again leads to EMPTY with the next epoch, which fences those before it.
 Source: KIP-98, KIP-360 (epochs), KIP-890 (an epoch for each transaction).
 """
 
@@ -35,7 +35,7 @@ class TransactionState(enum.IntEnum):
 
     @property
     def text(self) -> str:
-        """As clients are told: PrepareCommit."""
+        """The name for clients, such as PrepareCommit."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -126,9 +126,9 @@ class Transaction:
         """Whether the transaction of this id and epoch is the one that is complete, and its
         producer goes on with the next epoch (KIP-890).
 
-        So a request of version 2 that is sent again is told from the next one. A transaction that
-        took too long has ended so, too: its producer may agree with that, and goes on. An epoch
-        that is kept for fencing is given to nobody.
+        So a request of version 2 that is sent again is distinguished from the next one. A
+        transaction that took too long has ended so, too: its producer may agree with that, and goes
+        on. An epoch that is kept for fencing is given to nobody.
         """
         if not self.state.is_complete or self.producer_epoch == EPOCH_MAX:
             return False
@@ -142,7 +142,7 @@ class Transaction:
         return moved and producer_id != NO_ID and producer_epoch == EPOCH_MAX - 1
 
     def renewed(self, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """The producer begins anew, with the next epoch or another id."""
+        """The producer starts again, with the next epoch or another id."""
         same = producer_id == self.producer_id
         return Transaction(
             producer_id=producer_id,
@@ -217,7 +217,7 @@ def check_succession(before: Transaction | None, after: Transaction) -> None:
         step = after.producer_epoch - before.producer_epoch
         invariant(step in (0, 1), "the epoch of a producer grows by one at most")
         fences = after.state is TransactionState.EMPTY
-        invariant(not fences or step == 1, "a producer that begins anew fences the one before")
+        invariant(not fences or step == 1, "a producer that starts again fences the one before")
     else:
         moves = after.state is TransactionState.EMPTY or after.state.is_complete
         invariant(moves, "a producer gets another id between transactions only")

@@ -96,7 +96,7 @@ class TransactionVerifier:
         asked = AddPartitions(
             transactional_id, producer_id, producer_epoch, partitions, verify_only=not adds
         )
-        errors = await self._settled(asked)
+        errors = await self._answered(asked)
         for check in checks:
             if errors[check.partition] in _MAY_CHANGE:
                 errors[check.partition] = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -115,7 +115,7 @@ class TransactionVerifier:
         if hosted is not None:
             hosted.guards.drop(check.sender)
 
-    async def _settled(self, asked: AddPartitions) -> Errors:
+    async def _answered(self, asked: AddPartitions) -> Errors:
         """Waits a moment for the markers of the producer's last transaction: a client of version 2
         goes on as soon as that is decided.
         """

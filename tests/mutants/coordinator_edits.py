@@ -65,7 +65,7 @@ EDITS = (
     ),
     Edit(
         "generation_begins_with_members_that_join",
-        "broker.groups.classic._rebalance:Rebalancer._told_of_generation",
+        "broker.groups.classic._rebalance:Rebalancer._begin_generation",
         "member.joining = None\n",
         "pass\n",
         f"{_UNIT}groups/test_group_core.py::test_the_first_member_leads_and_assigns",

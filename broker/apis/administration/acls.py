@@ -1,7 +1,7 @@
 """DescribeAcls (from this broker's image), CreateAcls and DeleteAcls (KIP-290).
 
-SECURITY_DISABLED where no authorizer enforces rules: whoever adds one must not believe that it
-protects anything.
+SECURITY_DISABLED where no authorizer enforces rules: an operator who adds one must not believe
+that it protects anything.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.administration.forwarding import ask, change, refused, told
+from broker.apis.administration.forwarding import ask, change, refusal_of, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import PatternType, matches
 from raftctl.metadata.requests.admin import Outcome
@@ -102,14 +102,14 @@ async def handle_create(
     _check_enforced(context)
     bindings = tuple(map(_binding, request.body["creations"]))
     outcomes = await change(context, CreateAclsRequest(bindings), _TIMEOUT_MS)
-    return {"results": [{**told(outcome)} for outcome in outcomes]}
+    return {"results": [{**result_of(outcome)} for outcome in outcomes]}
 
 
 def refuse_create(
     _context: ApiContext, request: Request[wire.CreateAclsRequest], error: KafkaError
 ) -> wire.CreateAclsResponse:
     """The same error for each rule."""
-    return {"results": [{**refused(error)} for _ in request.body["creations"]]}
+    return {"results": [{**refusal_of(error)} for _ in request.body["creations"]]}
 
 
 def _binding(one: wire.AclCreation) -> AclBinding:
@@ -134,7 +134,7 @@ async def handle_delete(
     return {
         "filter_results": [
             {
-                **told(Outcome(one.error, one.message)),
+                **result_of(Outcome(one.error, one.message)),
                 "matching_acls": [_matching(rule) for rule in one.bindings],
             }
             for one in response.results
@@ -159,5 +159,7 @@ def refuse_delete(
 ) -> wire.DeleteAclsResponse:
     """The same error for each filter."""
     return {
-        "filter_results": [{**refused(error), "matching_acls": ()} for _ in request.body["filters"]]
+        "filter_results": [
+            {**refusal_of(error), "matching_acls": ()} for _ in request.body["filters"]
+        ]
     }

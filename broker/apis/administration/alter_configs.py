@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from broker.apis.administration.forwarding import change, refused, told
+from broker.apis.administration.forwarding import change, refusal_of, result_of
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import TOPIC_RESOURCE
 from raftctl.metadata.requests.admin import (
@@ -63,7 +63,7 @@ def refuse(
 ) -> wire.AlterConfigsResponse:
     """The same error for each resource."""
     resources: Sequence[_Resource] = request.body["resources"]
-    return {"responses": [{**_named(one), **refused(error)} for one in resources]}
+    return {"responses": [{**_named(one), **refusal_of(error)} for one in resources]}
 
 
 async def _alter(
@@ -76,7 +76,9 @@ async def _alter(
     outcomes = iter(await change(context, alter, _TIMEOUT_MS) if allowed else ())
     found = [next(outcomes) if refusal is None else refusal for refusal in refusals]
     pairs = zip(asked, found, strict=True)
-    return {"responses": [{**_named(resource), **told(outcome)} for resource, outcome in pairs]}
+    return {
+        "responses": [{**_named(resource), **result_of(outcome)} for resource, outcome in pairs]
+    }
 
 
 def _refusal(resource: _Resource) -> Outcome | None:

@@ -238,7 +238,7 @@ def _broker_text(value: Any) -> str | None:
 
 
 def _advertised(context: ApiContext) -> tuple[str, ...]:
-    """What this broker told the controller: a port that the system chose is known only there."""
+    """The registered endpoints: a port that the system chose is known only from them."""
     broker = context.metadata.image.brokers.get(context.config.node_id)
     endpoints = () if broker is None else broker.endpoints
     return tuple(f"{one.listener}://{one.host}:{one.port}" for one in endpoints)

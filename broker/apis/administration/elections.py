@@ -58,7 +58,7 @@ async def handle(
     return {
         "error_code": ErrorCode.NONE,
         "replica_election_results": [
-            {"topic": topic, "partition_result": [_told(one) for one in found]}
+            {"topic": topic, "partition_result": [_result(one) for one in found]}
             for topic, found in groupby(_by_topic(results), lambda one: one.topic)
         ],
     }
@@ -107,7 +107,7 @@ def refuse(
     return {
         "error_code": error.code,
         "replica_election_results": [
-            {"topic": topic, "partition_result": [_told(one) for one in found]}
+            {"topic": topic, "partition_result": [_result(one) for one in found]}
             for topic, found in groupby(_by_topic(results), lambda one: one.topic)
         ],
     }
@@ -124,7 +124,7 @@ def _by_topic(results: Sequence[ElectionResult]) -> list[ElectionResult]:
     return sorted(results, key=lambda one: one.topic)
 
 
-def _told(result: ElectionResult) -> wire.PartitionResult:
+def _result(result: ElectionResult) -> wire.PartitionResult:
     message = (result.message or result.error.text) if result.error else None
     return {
         "partition_id": result.partition_id,

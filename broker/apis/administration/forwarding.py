@@ -69,13 +69,13 @@ async def change(
     return (await ask(context, request, AdminResponse, timeout_ms)).outcomes
 
 
-def told(outcome: Outcome) -> ItemError:
+def result_of(outcome: Outcome) -> ItemError:
     """The two fields by which an answer says what became of an item."""
     message = (outcome.message or outcome.error.text) if outcome.error else None
     return {"error_code": outcome.error, "error_message": message}
 
 
-def refused(error: KafkaError) -> ItemError:
+def refusal_of(error: KafkaError) -> ItemError:
     """Return the same two fields for an item of a request that is refused as a whole."""
     return {"error_code": error.code, "error_message": error.message}
 
@@ -95,8 +95,8 @@ async def handle_create_partitions(
     pairs = zip(wanted, outcomes, strict=True)
     error = KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
     results: list[wire.CreatePartitionsTopicResult]
-    results = [{"name": topic.name, **told(outcome)} for topic, outcome in pairs]
-    results += [{"name": name, **refused(error)} for name, count in named.items() if count > 1]
+    results = [{"name": topic.name, **result_of(outcome)} for topic, outcome in pairs]
+    results += [{"name": name, **refusal_of(error)} for name, count in named.items() if count > 1]
     return {"results": results}
 
 
@@ -105,7 +105,7 @@ def refuse_create_partitions(
 ) -> wire.CreatePartitionsResponse:
     """The same error for each topic."""
     names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
-    return {"results": [{"name": name, **refused(error)} for name in names]}
+    return {"results": [{"name": name, **refusal_of(error)} for name in names]}
 
 
 def _new_partitions(topic: wire.CreatePartitionsTopic) -> NewPartitions:

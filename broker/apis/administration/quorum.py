@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import ask, change, told
+from broker.apis.administration.forwarding import ask, change, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,
@@ -127,7 +127,7 @@ async def handle_features(
     pairs = zip(updates, outcomes, strict=True)
     return {
         "error_code": ErrorCode.NONE,
-        "results": [{"feature": one.feature, **told(outcome)} for one, outcome in pairs],
+        "results": [{"feature": one.feature, **result_of(outcome)} for one, outcome in pairs],
     }
 
 

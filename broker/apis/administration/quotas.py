@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import change, refused, told
+from broker.apis.administration.forwarding import change, refusal_of, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import quota_order
 from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
@@ -99,7 +99,9 @@ async def handle_alter(
     outcomes = await change(context, alter, _TIMEOUT_MS)
     context.log.warning("client_quotas_not_enforced", entities=len(entries))
     pairs = zip(entries, outcomes, strict=True)
-    return {"entries": [{"entity": _entity(one.entity), **told(result)} for one, result in pairs]}
+    return {
+        "entries": [{"entity": _entity(one.entity), **result_of(result)} for one, result in pairs]
+    }
 
 
 def refuse_alter(
@@ -107,7 +109,7 @@ def refuse_alter(
 ) -> wire.AlterClientQuotasResponse:
     """The same error for each entity."""
     entities = [_alteration(one).entity for one in request.body["entries"]]
-    return {"entries": [{"entity": _entity(one), **refused(error)} for one in entities]}
+    return {"entries": [{"entity": _entity(one), **refusal_of(error)} for one in entities]}
 
 
 def _alteration(entry: wire.AlterClientQuotasRequestEntryData) -> QuotaAlteration:

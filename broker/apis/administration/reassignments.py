@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import change, told
+from broker.apis.administration.forwarding import change, result_of
 from raftctl.errors import ErrorCode
 from raftctl.metadata.requests.admin import AlterReassignmentsRequest, Outcome, Reassignment
 
@@ -67,7 +67,8 @@ def _responses(
         {
             "name": topic,
             "partitions": [
-                {"partition_index": one.partition_id, **told(outcome)} for one, outcome in group
+                {"partition_index": one.partition_id, **result_of(outcome)}
+                for one, outcome in group
             ],
         }
         for topic, group in groupby(pairs, key=lambda pair: pair[0].topic)

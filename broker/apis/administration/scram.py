@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import change, refused, told
+from broker.apis.administration.forwarding import change, refusal_of, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.security import AlterScramRequest, ScramDeletion, ScramUpsertion
 
@@ -72,14 +72,14 @@ async def handle_alter(
     outcomes = await change(context, alter, _TIMEOUT_MS)
     context.log.warning("scram_credentials_not_used", users=len(outcomes))
     pairs = zip(alter.users(), outcomes, strict=True)
-    return {"results": [{"user": user, **told(outcome)} for user, outcome in pairs]}
+    return {"results": [{"user": user, **result_of(outcome)} for user, outcome in pairs]}
 
 
 def refuse_alter(
     _context: ApiContext, request: Request[wire.AlterUserScramCredentialsRequest], error: KafkaError
 ) -> wire.AlterUserScramCredentialsResponse:
     """The same error for each user."""
-    return {"results": [{"user": user, **refused(error)} for user in _request(request).users()]}
+    return {"results": [{"user": user, **refusal_of(error)} for user in _request(request).users()]}
 
 
 def _request(request: Request[wire.AlterUserScramCredentialsRequest]) -> AlterScramRequest:

@@ -152,7 +152,7 @@ def _created(
 def _deleted(result: TopicResult) -> wire.DeletableTopicResult:
     message = (result.message or result.error.text) if result.error else None
     return {
-        # By id it has none. A name that nobody can have is told as it came.
+        # By id it has none. A name that no topic can have is sent back as it came.
         "name": result.name if result.topic_id is None else result.name or None,
         "topic_id": result.topic_id,
         "error_code": result.error,

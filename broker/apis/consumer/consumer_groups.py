@@ -25,7 +25,7 @@ _BRINGS_MEMBER_ID = 1
 def handle_heartbeat(
     context: ApiContext, request: Request[wire.ConsumerGroupHeartbeatRequest]
 ) -> Reply[wire.ConsumerGroupHeartbeatResponse]:
-    """Takes what the member says of itself, and tells what it shall have."""
+    """Take the member's subscription and its partitions; respond with its assignment."""
     body = request.body
     if not body["group_id"].strip():
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the group id is empty")

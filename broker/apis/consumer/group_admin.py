@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 """Read, delete, describe, describe and alter configs."""
 OPERATIONS_NOT_ASKED = -(2**31)
-_TELLS_WHAT_IS_MISSING = 6
+_HAS_ABSENT_GROUPS = 6
 
 
 async def handle_describe(
@@ -44,7 +44,7 @@ async def _describe(
     except KafkaError as error:
         return _absent(group_id, error.code, "")
     if found is None:
-        if request.version < _TELLS_WHAT_IS_MISSING:
+        if request.version < _HAS_ABSENT_GROUPS:
             return _absent(group_id, ErrorCode.NONE, State.DEAD.value)
         return _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
     asked = request.body.get("include_authorized_operations", False)
@@ -87,7 +87,7 @@ async def handle_list(
             async for group_ids in _some_at_a_time(context, shard):
                 groups.add(await shard.ask(ListGroups(group_ids, states, types)))
         except KafkaError as error:
-            # The partition moved meanwhile: its new coordinator tells of its groups.
+            # The partition moved meanwhile: its new coordinator lists its groups.
             if error.code is not ErrorCode.NOT_COORDINATOR:
                 raise
     return {"error_code": ErrorCode.NONE, "groups": groups}

@@ -116,7 +116,7 @@ def refuse_sync(
 def handle_heartbeat(
     context: ApiContext, request: Request[wire.HeartbeatRequest]
 ) -> Reply[wire.HeartbeatResponse]:
-    """Tells whether to join again."""
+    """Respond whether the member is to join again."""
     topics = context.metadata.image.topics
     caller = _caller(request.body)
     heartbeat = Heartbeat(request.body["group_id"], caller, topics)
@@ -129,7 +129,7 @@ def refuse_heartbeat(
 ) -> wire.HeartbeatResponse:
     """The error; none while the group is loaded, when nobody knows its members.
 
-    So does Apache Kafka, and aiokafka fails when it is told that error by a heartbeat.
+    So does Apache Kafka, and aiokafka fails if a heartbeat brings that error.
     """
     loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return {"error_code": ErrorCode.NONE if loading else error.code}

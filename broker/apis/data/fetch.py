@@ -47,8 +47,8 @@ def handle(
 ) -> wire.FetchResponse | Reply[wire.FetchResponse]:
     """Answers when there is enough to send, or after the client's wait.
 
-    INVALID_REQUEST for an isolation level that does not exist: whoever asks for one would take what
-    is not committed for what is.
+    INVALID_REQUEST for an isolation level that does not exist: a client that asks for one would
+    take records of aborted transactions for committed ones.
     """
     level = request.body["isolation_level"]
     if level not in _ISOLATION_LEVELS:
@@ -174,19 +174,19 @@ def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | 
 def _answer(
     context: ApiContext, turn: Round, results: list[FetchResult], added: Sequence[Key] = ()
 ) -> wire.FetchResponse:
-    error, told = turn.answer(results, added)
-    leaders = {r.current_leader.leader_id for _, r in told if r.current_leader is not None}
+    error, named = turn.answer(results, added)
+    leaders = {r.current_leader.leader_id for _, r in named if r.current_leader is not None}
     return {
         "error_code": error,
         "session_id": turn.session_id,
-        "responses": _by_topic(told),
+        "responses": _by_topic(named),
         "node_endpoints": node_endpoints(context, leaders),
     }
 
 
-def _by_topic(told: Iterable[tuple[Key, FetchResult]]) -> list[wire.FetchableTopicResponse]:
+def _by_topic(named: Iterable[tuple[Key, FetchResult]]) -> list[wire.FetchableTopicResponse]:
     topics: dict[str | UUID | None, list[wire.FetchResponsePartitionData]] = {}
-    for key, result in told:
+    for key, result in named:
         topics.setdefault(key.topic, []).append(_partition(key.partition, result))
     # A version has one of the two names; the other is not sent.
     return [

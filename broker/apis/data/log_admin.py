@@ -62,12 +62,12 @@ def _deleted(
     asked: Sequence[tuple[TopicPartition, int]], results: list[DeletedRecords]
 ) -> wire.DeleteRecordsResponse:
     remaining = iter(results)
-    told = []
+    found = []
     for key, _ in asked:
         result = DeletedRecords(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if key.topic not in INTERNAL_TOPICS:
             result = next(remaining)
-        told.append((key, result))
+        found.append((key, result))
     return {
         "topics": [
             {
@@ -81,7 +81,7 @@ def _deleted(
                     for key, result in group
                 ],
             }
-            for topic, group in groupby(told, key=lambda one: one[0].topic)
+            for topic, group in groupby(found, key=lambda one: one[0].topic)
         ]
     }
 
@@ -137,7 +137,7 @@ async def handle_describe_log_dirs(
             TopicPartition(one["topic"], number) for one in asked for number in one["partitions"]
         )
     facts = await context.replicas.log_directories()
-    return {"error_code": ErrorCode.NONE, "results": [_told(one, wanted) for one in facts]}
+    return {"error_code": ErrorCode.NONE, "results": [_result(one, wanted) for one in facts]}
 
 
 def refuse_describe_log_dirs(
@@ -147,7 +147,7 @@ def refuse_describe_log_dirs(
     return {"error_code": error.code, "results": ()}
 
 
-def _told(
+def _result(
     facts: LogDirectoryFacts, wanted: frozenset[TopicPartition] | None
 ) -> wire.DescribeLogDirsResult:
     shown = [one for one in facts.logs if wanted is None or one.partition in wanted]

@@ -72,11 +72,11 @@ def handle_list_offsets(
     found = context.replicas.list_offsets(lookups, body["replica_id"])
 
     def shape(results: list[OffsetResult]) -> wire.ListOffsetsResponse:
-        told = {one: OffsetResult(code) for one, code in refused.items()}
+        found = {one: OffsetResult(code) for one, code in refused.items()}
         for lookup, result in zip(lookups, results, strict=True):
             is_tiered = asked[lookup.partition][0]["timestamp"] in _OF_TIERS
-            told[lookup.partition] = OffsetResult(result.error) if is_tiered else result
-        return _listed({one: told[one] for one in asked})
+            found[lookup.partition] = OffsetResult(result.error) if is_tiered else result
+        return _listed({one: found[one] for one in asked})
 
     return shape(found) if isinstance(found, list) else Reply.of(found, shape)
 

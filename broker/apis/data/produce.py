@@ -148,12 +148,12 @@ async def _append_held(
     agreed = [index for index in checks if index not in results]
     appended_later = append([entries[index] for index in agreed])
     free = (index for index in range(len(entries)) if index not in held)
-    results |= zip(free, await _settled(appended), strict=True)
-    results |= zip(agreed, await _settled(appended_later), strict=True)
+    results |= zip(free, await _done(appended), strict=True)
+    results |= zip(agreed, await _done(appended_later), strict=True)
     return _answer(context, request.body, [results[index] for index in range(len(entries))])
 
 
-async def _settled(results: Results) -> list[AppendResult]:
+async def _done(results: Results) -> list[AppendResult]:
     return results if isinstance(results, list) else await results
 
 

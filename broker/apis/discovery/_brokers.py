@@ -42,10 +42,10 @@ def node_endpoints(
 
 
 def current_leader(hint: LeaderHint | None) -> wire.FetchResponseLeaderIdAndEpoch | None:
-    """The leader as it is told with NOT_LEADER_OR_FOLLOWER (KIP-951).
+    """Return the leader as it is sent with NOT_LEADER_OR_FOLLOWER (KIP-951).
 
     That there is none goes without saying: librdkafka (2.6 to 2.16 at least) counts such a
-    partition among those whose leader it is told, and then reads memory that it has not written.
+    partition among those with a leader, and then reads memory that it has not written.
     """
     if hint is None or hint.leader_id < 0:
         return None

@@ -240,7 +240,7 @@ def _unknown(key: Key, error: ErrorCode) -> wire.MetadataResponseTopic:
 
 
 def unknown_name(name: str) -> ErrorCode:
-    """What whoever names a topic is told that is not there: whether it ever can be."""
+    """Return the error for a topic that does not exist; it says whether one of the name can."""
     if name_problem(name) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,7 +1,7 @@
 """SaslHandshake and SaslAuthenticate, on listeners that know no SASL.
 
-A client that is configured for SASL asks for them first on any listener. It is told that there is
-nothing to authenticate with, instead of losing its connection without a reason.
+A client that is configured for SASL asks for them first on any listener. The response says that
+there is nothing to authenticate with, instead of losing its connection without a reason.
 """
 
 from __future__ import annotations

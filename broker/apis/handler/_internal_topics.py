@@ -39,7 +39,7 @@ class InternalTopics:
         if task is None:
             task = self._asking[name] = asyncio.get_running_loop().create_task(self._create(name))
             task.add_done_callback(lambda done: self._created(name, done))
-        # Shielded: whoever waits for the same topic must not lose it with this client.
+        # Shielded: other clients that wait for the same topic must not lose it with this one.
         await asyncio.shield(task)
 
     def close(self) -> None:
@@ -67,5 +67,5 @@ class InternalTopics:
     def _created(self, name: str, task: asyncio.Task[None]) -> None:
         del self._asking[name]
         if not task.cancelled():
-            # Who waits is told; who does not wait any more asks again.
+            # Clients that still wait get the error; the others ask again.
             task.exception()

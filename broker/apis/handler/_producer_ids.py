@@ -44,7 +44,8 @@ class ProducerIds:
         while not self._current and not self._next:
             self._ask()
             if self._asking is not None:
-                # Shielded: whoever waits for the same block must not lose it with this client.
+                # Shielded: other clients that wait for the same block must not lose it with this
+                # one.
                 await asyncio.shield(self._asking)
         if not self._current:
             self._current, self._next = self._next, range(0)

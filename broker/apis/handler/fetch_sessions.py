@@ -1,10 +1,10 @@
 """Fetch sessions (KIP-227): a client sends only what changed, and is sent only what changed.
 
 A session remembers the partitions that a client or follower fetches. Its rounds are numbered by
-epochs, so that a lost answer cannot go unnoticed: who is out of step is refused and begins anew.
-Pure: time is an argument. Sessions are bounded by `max.incremental.fetch.session.cache.slots`, and
-the partitions in all of them by `PARTITIONS_MAX`; a client that finds no room sends all its
-partitions each time, as it would without sessions.
+epochs, so that a lost answer cannot go unnoticed: a client out of step is refused and opens a new
+session. Pure: time is an argument. Sessions are bounded by
+`max.incremental.fetch.session.cache.slots`, and the partitions in all of them by `PARTITIONS_MAX`;
+a client that finds no room sends all its partitions each time, as it would without sessions.
 
 Who makes room: first a session unused for two minutes; else, for a session that ranks higher
 (followers before consumers, then more partitions before fewer), the lowest of those that are
@@ -73,7 +73,7 @@ class SessionRequest:
 
 
 class _Cached:
-    """A partition of a session, and what its client was last told."""
+    """A partition of a session, and the last result that its client got."""
 
     __slots__ = ("high_watermark", "log_start_offset", "wanted")
 
@@ -82,7 +82,7 @@ class _Cached:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def tells_news(self, result: FetchResult) -> bool:
+    def is_changed_by(self, result: FetchResult) -> bool:
         """Whether the client must hear of this; notes that it will."""
         news = (
             bool(result.records)
@@ -153,13 +153,13 @@ class FetchSession:
         self.epoch = 1 if self.epoch == _INT32_MAX else self.epoch + 1
 
     def note(self, key: Key, result: FetchResult) -> bool:
-        """Whether the client must be told this result."""
+        """Whether the response must name this result."""
         cached = self.partitions.get(key)
         if cached is None:
             return False
         if result.records:
             self.news.had_records(key)
-        return cached.tells_news(result)
+        return cached.is_changed_by(result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +206,8 @@ class Round:
             for key in keys:
                 session.news.has_changed(key)
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, []
-        told = [pair for pair in pairs if session.note(*pair)]
-        return ErrorCode.NONE, told if self.incremental else pairs
+        changed = [pair for pair in pairs if session.note(*pair)]
+        return ErrorCode.NONE, changed if self.incremental else pairs
 
 
 class FetchSessions:

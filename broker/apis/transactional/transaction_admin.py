@@ -70,7 +70,7 @@ def _written(
     entries: list[tuple[TopicPartition, EndMarker]],
     results: list[AppendResult],
 ) -> wire.WriteTxnMarkersResponse:
-    """The coordinator of groups hears of markers before the transaction's coordinator does."""
+    """The coordinator of groups sees a marker before the transaction's coordinator does."""
     for (partition, marker), result in zip(entries, results, strict=True):
         if partition.topic == CONSUMER_OFFSETS and result.error is ErrorCode.NONE:
             number, producer_id = partition.partition, marker.producer_id

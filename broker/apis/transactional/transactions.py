@@ -1,8 +1,7 @@
-"""The requests of transactional producers, to the coordinator of their transactional id (row T2).
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn of producers (row T2).
 
-InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn; what each is told is decided in
-`broker.transactions._core`. Clients of the first versions know no PRODUCER_FENCED and are
-told INVALID_PRODUCER_EPOCH.
+The responses are decided in `broker.transactions`, by the coordinator of the transactional id.
+Clients of the first versions do not know PRODUCER_FENCED and get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -85,13 +84,13 @@ async def handle_add_partitions(
         patient=True,
     )
     errors = _not_of_clients(asked.partitions) or await _add(context, asked)
-    return {"results_by_topic_v3_and_below": _told(request, errors)}
+    return {"results_by_topic_v3_and_below": _result(request, errors)}
 
 
-def _told(
+def _result(
     request: Request[wire.AddPartitionsToTxnRequest], errors: dict[TopicPartition, ErrorCode]
 ) -> list[wire.AddPartitionsToTxnTopicResult]:
-    """Topics of which no partition was named are told, too."""
+    """Topics of which no partition was named are in the response, too."""
     named = {topic["name"] for topic in request.body["v3_and_below_topics"]}
     empty = sorted(named - {one.topic for one in errors})
     results = _by_topic(errors, request.version)
@@ -118,7 +117,7 @@ def refuse_add_partitions(
         return {"error_code": error.code, "results_by_transaction": ()}
     partitions = _partitions(request.body["v3_and_below_topics"])
     errors = dict.fromkeys(partitions, error.code)
-    return {"results_by_topic_v3_and_below": _told(request, errors)}
+    return {"results_by_topic_v3_and_below": _result(request, errors)}
 
 
 async def _added_of(
@@ -201,7 +200,7 @@ async def handle_add_offsets(
 async def handle_end(
     context: ApiContext, request: Request[wire.EndTxnRequest]
 ) -> wire.EndTxnResponse:
-    """Told when the outcome is decided; the markers may still be on their way.
+    """Respond when the outcome is decided; the markers may still be on their way.
 
     From version 5 on the answer is with which id and epoch the producer goes on (KIP-890).
     """

@@ -154,7 +154,7 @@ class Group:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member:
-        """Lets a member go; whoever has joined may lead then."""
+        """Remove a member; if it led, the oldest of the others leads."""
         member = self.members.pop(member_id)
         if member.instance_id is not None:
             self.statics.pop(member.instance_id, None)
@@ -221,7 +221,7 @@ class Group:
         return set(), self.state_wall_ms if self.protocol_type else -1
 
     def members_for_leader(self) -> list[wire.JoinGroupResponseMember]:
-        """What the leader is told of the members."""
+        """Return the members as the leader's JoinGroup response lists them."""
         return [
             {
                 "member_id": one.member_id,
@@ -280,7 +280,7 @@ class Group:
         return group
 
     def message(self) -> wire.DescribeGroupsResponseDescribedGroup:
-        """The group as DescribeGroups tells it: during a rebalance with the last assignments."""
+        """Return the group for DescribeGroups; during a rebalance with the last assignments."""
         stable = self.state is State.STABLE
         return {
             "error_code": 0,

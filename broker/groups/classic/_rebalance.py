@@ -3,7 +3,7 @@
 The first member of a group waits a while for others (`group.initial.rebalance.delay.ms`); whenever
 members come, go or change, all are asked to join again, at most for the longest of their rebalance
 timeouts; who has not joined by then is out. One of them, the leader, then assigns partitions, which
-this broker does not look into, and the assignment is written before anybody is told of it.
+this broker does not look into, and the assignment is written before any member gets it.
 
 Pure: the time is set before each call, answers are collected. Errors are Apache Kafka's.
 """
@@ -74,7 +74,7 @@ class Rebalancer:
         if request.caller.member_id:
             self._rejoin(group, request_id, request)
         else:
-            self._join_anew(group, request_id, request)
+            self._join_new(group, request_id, request)
 
     def check(self, request: Join) -> None:
         """INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL."""
@@ -94,7 +94,7 @@ class Rebalancer:
             return again or joined < self._limits.group_max_size
         return known is not None or len(group.members) < self._limits.group_max_size
 
-    def _join_anew(self, group: Group, request_id: int, request: Join) -> None:
+    def _join_new(self, group: Group, request_id: int, request: Join) -> None:
         instance_id = request.caller.instance_id
         member_id = f"{instance_id or request.client_id}-{self._new_uuid()}"
         if instance_id is not None and instance_id in group.statics:
@@ -277,10 +277,10 @@ class Rebalancer:
         group.protocol = group.selected_protocol()
         self._enter(group, State.COMPLETING)
         for member in group.members.values():
-            self._told_of_generation(group, member)
+            self._begin_generation(group, member)
         self._timers.set(("sync", group.group_id), self.now.ms + group.rebalance_timeout_ms)
 
-    def _told_of_generation(self, group: Group, member: Member) -> None:
+    def _begin_generation(self, group: Group, member: Member) -> None:
         if member.joining is not None:
             self._answer(member.joining, self._joined(group, member))
         member.joining = None
@@ -370,7 +370,7 @@ class Rebalancer:
     # --- Heartbeat, LeaveGroup ------------------------------------------------------------------
 
     def heartbeat(self, request_id: int, request: Heartbeat) -> None:
-        """Tells whether the member is to join again."""
+        """Respond whether the member is to join again."""
         group, member = self._member_of_generation(request.group_id, request.caller)
         self.touch(group, member)
         error = _REBALANCING if group.is_in(State.PREPARING) else ErrorCode.NONE
@@ -429,7 +429,7 @@ class Rebalancer:
                 self.touch(group, member)
 
     def let_go(self, group: Group) -> None:
-        """The group is of KIP-848 from now on: whoever waits is to join that."""
+        """End all waits: the group is of KIP-848 now, and its members join that."""
         for what in ("join", "sync"):
             self._timers.cancel((what, group.group_id))
         for member_id in group.pending:

@@ -190,8 +190,8 @@ class ConsumerGroups:
         had = frozenset() if step.before is None else step.before.assigned
         # Who says that it has something else may have missed an answer.
         differs = step.owned is not None and step.owned != member.assigned
-        told = member.assigned if full or differs or member.assigned != had else None
-        return response(member.member_id, member.epoch, request.heartbeat_interval_ms, told)
+        shown = member.assigned if full or differs or member.assigned != had else None
+        return response(member.member_id, member.epoch, request.heartbeat_interval_ms, shown)
 
     def advance(
         self,
@@ -438,7 +438,7 @@ class ConsumerGroups:
     def describe(
         self, group_id: str, topics: TopicsImage
     ) -> wire.ConsumerGroupDescribeResponseDescribedGroup:
-        """The group as ConsumerGroupDescribe tells it; GROUP_ID_NOT_FOUND."""
+        """Return the group for ConsumerGroupDescribe. Raises GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if group is None:
             raise no_group(group_id)

@@ -101,7 +101,7 @@ def owned_slots(request: ConsumerHeartbeat) -> frozenset[Slot] | None:
 
 
 def is_full(request: ConsumerHeartbeat) -> bool:
-    """Whether the member tells everything: it does not know what the last answer was."""
+    """Whether the request has every field: the member has not got the last response."""
     names = request.topic_names is not None or request.topic_regex is not None
     return names and request.rebalance_timeout_ms >= 0 and request.owned is not None
 
@@ -109,24 +109,24 @@ def is_full(request: ConsumerHeartbeat) -> bool:
 def response(
     member_id: str, epoch: int, heartbeat_interval_ms: int, assigned: frozenset[Slot] | None
 ) -> wire.ConsumerGroupHeartbeatResponse:
-    """A heartbeat's; None: what the member was told last still holds."""
-    told: wire.ConsumerGroupHeartbeatResponseAssignment | None = None
+    """Return the response to a heartbeat. `assigned` None: the last assignment still holds."""
+    assignment: wire.ConsumerGroupHeartbeatResponseAssignment | None = None
     if assigned is not None:
-        told = {"topic_partitions": [{**one} for one in topic_partitions(assigned)]}
+        assignment = {"topic_partitions": [{**one} for one in topic_partitions(assigned)]}
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "member_id": member_id,
         "member_epoch": epoch,
         "heartbeat_interval_ms": heartbeat_interval_ms,
-        "assignment": told,
+        "assignment": assignment,
     }
 
 
 def member_message(
     member: ConsumerMember, target: frozenset[Slot], topics: TopicsImage
 ) -> wire.Member:
-    """A member as ConsumerGroupDescribe tells it."""
+    """Return a member for ConsumerGroupDescribe."""
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,

@@ -74,7 +74,7 @@ class ClassicMember(NamedTuple):
 
     @property
     def protocol(self) -> str:
-        """The one by which it is told its partitions."""
+        """The protocol of its assignments: the one it likes best."""
         return self.protocols[0][0]
 
 
