@@ -16,7 +16,6 @@ from broker.coordinator.core import NOBODY, Answer, Now
 from broker.groups._classic_members import ClassicMembers
 from broker.groups._consumer_records import ConsumerKey
 from broker.groups._directory import CONSUMER, GroupDirectory
-from broker.groups._limits import GroupLimits
 from broker.groups._migration import downgrade_records, downgraded, upgraded
 from broker.groups._offsets import GroupOffsets
 from broker.groups._records import (
@@ -28,7 +27,7 @@ from broker.groups._records import (
     key_of,
 )
 from broker.groups._upkeep import GroupUpkeep
-from broker.groups.classic import Group, Rebalancer, State
+from broker.groups.classic import Group, GroupLimits, Rebalancer, State
 from broker.groups.consumer import TIMERS, ConsumerGroups, ConsumerGroupSettings
 from broker.groups.consumer.consumer_group import ConsumerGroup
 from broker.groups.requests import (

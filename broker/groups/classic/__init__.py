@@ -24,11 +24,12 @@ from broker.groups.classic._embedded_protocol import (
     subscription_of,
 )
 from broker.groups.classic._group import CONSUMER_PROTOCOL, Group, Member, State
-from broker.groups.classic._rebalance import Rebalancer
+from broker.groups.classic._rebalance import GroupLimits, Rebalancer
 
 __all__ = [
     "CONSUMER_PROTOCOL",
     "Group",
+    "GroupLimits",
     "Member",
     "Rebalancer",
     "State",

@@ -10,7 +10,7 @@ Pure: the time is set before each call, answers are collected. Errors are Apache
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinator.core import Answer, Now
 from broker.groups._messages import join_error, left_message, sync_error
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from broker.coordinator.core import Effect, Journal
-    from broker.groups._limits import GroupLimits
     from broker.groups.requests import Caller, Heartbeat, Join, Leave, Sync
     from broker.protocol.codec import Message
     from broker.protocol.messages import consumer as wire
@@ -31,6 +30,26 @@ if TYPE_CHECKING:
 NEW_MEMBER_JOIN_MS = 300_000
 """How long a new member may wait for the others: it cannot send heartbeats meanwhile."""
 _REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class GroupLimits(Protocol):
+    """What the configuration says of groups."""
+
+    @property
+    def group_initial_rebalance_delay_ms(self) -> int:
+        """How long the first member waits for others."""
+
+    @property
+    def group_min_session_timeout_ms(self) -> int:
+        """The shortest session."""
+
+    @property
+    def group_max_session_timeout_ms(self) -> int:
+        """The longest session."""
+
+    @property
+    def group_max_size(self) -> int:
+        """The members that a group may have."""
 
 
 class Rebalancer:
@@ -47,9 +66,9 @@ class Rebalancer:
         self.now = Now(0, 0)
         """To be set before each call."""
         self.effects: list[Effect] = []
+        """For the caller to take."""
         self.entered: list[Group] = []
         """Groups that have changed their state in this event."""
-        """For the caller to take."""
         self._groups = groups
         self._journal = journal
         self._timers = timers
