@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.mutants.edit import Edit
 
-TEST = "unit/controller/test_invariants.py::test_"
+TEST = "unit/raftctl/controller/test_invariants.py::test_"
 
 EDITS = (
     Edit(
