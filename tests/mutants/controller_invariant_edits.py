@@ -267,14 +267,14 @@ EDITS = (
         "controller._quorum_controller:QuorumController.seal",
         "delta.apply(last_offset,",
         "delta.apply(last_offset + 1,",
-        f"{TEST}brokers_are_fenced_one_by_one",
+        f"{TEST}a_controller_balances_leaders_until_it_renounces",
     ),
     Edit(
         "next_delta_from_the_committed_image",
         "controller._quorum_controller:QuorumController.appended",
         "image = self.image",
         "image = self.committed_image",
-        f"{TEST}brokers_are_fenced_one_by_one",
+        f"{TEST}a_controller_balances_leaders_until_it_renounces",
     ),
     Edit(
         "session_opens_unwatched",
