@@ -72,7 +72,7 @@ class KafkaBroker:
         self._verifier = TransactionVerifier(
             config,
             lambda: self._metadata.image,
-            self.replicas.hosted,
+            self.replicas.partitions,
             self._transactions,
             context.fail,
         )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from broker.log.partition_log._partition_log import PartitionLog
 from broker.replication._replica_manager import ReplicaManager
 from broker.replication.fetcher._fetcher import Fetchers
-from broker.replication.partition._fetch_session_index import SessionNews
-from broker.replication.partition._partition import HostedPartition
-from broker.replication.partition._partition_state import Partition
+from broker.replication.partition._fetch_session_index import FetchSessionIndex
+from broker.replication.partition._partition import Partition
+from broker.replication.partition._partition_state import PartitionState
 from broker.replication.partition._throttle import SampledRate
 from broker.replication.purgatory._purgatory import Purgatory
 from broker.replication.purgatory._timing_wheel import TimingWheel
@@ -30,15 +30,15 @@ EVENTS: Mapping[type, str] = {
         "append_as_leader append_marker append_as_follower roll truncate_to restart_at"
         " advance_log_start replace_segments flush_plan flushed adopt"
     ),
-    Partition: (
+    PartitionState: (
         "become_leader become_follower resign follower_fetched advance_high_watermark"
         " follow_high_watermark truncated propose_expansion propose_shrinking isr_committed"
         " proposal_refused"
     ),
-    HostedPartition: (
+    Partition: (
         "append delete_records advance follower_fetched append_fetched truncate_to_agree align_with"
     ),
-    SessionNews: "want forget had_records close begin end rest has_changed",
+    FetchSessionIndex: "want forget had_records close begin end mark_idle mark_dirty",
     SampledRate: "record per_second",
     TimingWheel: "add advance",
     Purgatory: "wait watch wake close",

@@ -22,49 +22,49 @@ from raftctl.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
     from broker.types import AppendResult
 
 
 class AckFlusher:
     """Flushes the partitions that a broker leads."""
 
-    def __init__(self, flushed: Callable[[HostedPartition], None]) -> None:
+    def __init__(self, flushed: Callable[[Partition], None]) -> None:
         """`flushed` is told of each partition of which more is durable."""
         self._flushed = flushed
-        self._running: dict[HostedPartition, None] = {}
+        self._running: dict[Partition, None] = {}
 
     def answer(
-        self, results: list[AppendResult], appended: Sequence[HostedPartition | None]
+        self, results: list[AppendResult], appended: Sequence[Partition | None]
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """The results of acks=1, when the flushes that are due are done."""
         flushes = {
-            index: hosted.log.flush_through(hosted.log.log_end_offset)
-            for index, hosted in enumerate(appended)
-            if hosted is not None and hosted.is_flush_due and not results[index].error
+            index: replica.log.flush_through(replica.log.log_end_offset)
+            for index, replica in enumerate(appended)
+            if replica is not None and replica.is_flush_due and not results[index].error
         }
         if not flushes:
             return results
         return asyncio.get_running_loop().create_task(_flushed_first(results, flushes))
 
-    def request(self, hosted: HostedPartition) -> None:
+    def request(self, replica: Partition) -> None:
         """Flushes what the partition's log has, if its acknowledgements wait for that."""
-        if hosted in self._running or not hosted.awaits_flush:
+        if replica in self._running or not replica.awaits_flush:
             return
-        self._running[hosted] = None
-        done = hosted.log.flush_through(hosted.log.log_end_offset)
-        done.add_done_callback(partial(self._finished, hosted, hosted.log.recovery_point))
+        self._running[replica] = None
+        done = replica.log.flush_through(replica.log.log_end_offset)
+        done.add_done_callback(partial(self._finished, replica, replica.log.recovery_point))
 
     def _finished(
-        self, hosted: HostedPartition, durable_before: int, done: asyncio.Future[None]
+        self, replica: Partition, durable_before: int, done: asyncio.Future[None]
     ) -> None:
-        del self._running[hosted]
+        del self._running[replica]
         # A disk that refuses is the log directory's affair; nothing is acknowledged meanwhile.
         if done.cancelled() or done.exception() is not None:
             return
-        if hosted.log.recovery_point > durable_before:
-            self._flushed(hosted)
-            self.request(hosted)
+        if replica.log.recovery_point > durable_before:
+            self._flushed(replica)
+            self.request(replica)
 
 
 async def _flushed_first(

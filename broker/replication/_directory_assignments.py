@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.log import LogManager
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
     from broker.types import TopicPartition
     from raftctl.metadata.image import MetadataImage
     from raftctl.plugins import BrokerContext
@@ -45,10 +45,10 @@ class DirectoryAssignments:
         self._waiting: dict[TopicPartition, DirectoryAssignment] = {}
         self._arrived = asyncio.Event()
 
-    def check(self, hosted: HostedPartition, image: MetadataImage) -> None:
+    def check(self, replica: Partition, image: MetadataImage) -> None:
         """Has the controller told, unless the image shows that it knows."""
-        partition = hosted.partition
-        topic = image.topics.by_id(hosted.topic_id)
+        partition = replica.partition
+        topic = image.topics.by_id(replica.topic_id)
         known = None if topic is None else topic.partitions.get(partition.partition)
         if known is None or not directories_enabled(image):
             return
@@ -57,9 +57,9 @@ class DirectoryAssignments:
             self.forget(partition)
             return
         told = self._waiting.get(partition)
-        if told is None or told.directory_id != here or told.topic_id != hosted.topic_id:
+        if told is None or told.directory_id != here or told.topic_id != replica.topic_id:
             self._waiting[partition] = DirectoryAssignment(
-                hosted.topic_id, partition.partition, here
+                replica.topic_id, partition.partition, here
             )
             self._arrived.set()
 

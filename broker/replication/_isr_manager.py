@@ -1,7 +1,7 @@
 """Carries proposed ISR changes to the controller and its answers back (row R3, KIP-497).
 
 Proposals of many partitions travel in one request; one request is in flight at a time, and a
-partition has one open proposal by its own rules. What is refused for a passing reason is sent
+partition has one open proposal by its own state. What is refused for a passing reason is sent
 again, unless the proposal has been superseded meanwhile.
 """
 
@@ -21,7 +21,7 @@ from raftctl.metadata.requests.cluster import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.replication.partition import HostedPartition, IsrProposal
+    from broker.replication.partition import IsrProposal, Partition
     from broker.types import TopicPartition
     from raftctl.plugins import BrokerContext
 
@@ -35,23 +35,23 @@ _AT_ONCE = 50
 class IsrManager:
     """The queue of proposals; `run` it as a task."""
 
-    def __init__(self, context: BrokerContext, changed: Callable[[HostedPartition], None]) -> None:
+    def __init__(self, context: BrokerContext, changed: Callable[[Partition], None]) -> None:
         """`changed` is called after an answer has changed a partition's ISR."""
         self._context = context
         self._changed = changed
         # Bounded by the number of partitions: each has one open proposal.
-        self._waiting: dict[TopicPartition, tuple[IsrProposal, HostedPartition]] = {}
+        self._waiting: dict[TopicPartition, tuple[IsrProposal, Partition]] = {}
         self._arrived = asyncio.Event()
 
-    def submit(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
+    def submit(self, replica: Partition, proposal: IsrProposal) -> None:
         """Sends the proposal soon."""
-        self._waiting[hosted.partition] = proposal, hosted
+        self._waiting[replica.partition] = proposal, replica
         self._arrived.set()
 
     def invariants(self) -> None:
         """Check that what waits is sent, and under the partition that proposes it."""
-        for partition, (_, hosted) in self._waiting.items():
-            invariant(hosted.partition == partition, "a proposal is of its partition")
+        for partition, (_, replica) in self._waiting.items():
+            invariant(replica.partition == partition, "a proposal is of its partition")
         invariant(self._arrived.is_set() or not self._waiting, "a proposal that waits is sent")
 
     async def run(self) -> None:
@@ -66,25 +66,25 @@ class IsrManager:
     async def _send(self) -> bool:
         """One request; returns whether nothing of it must be sent again."""
         batch = [self._waiting.pop(key) for key in list(self._waiting)[:_ITEMS_MAX]]
-        batch = [(p, hosted) for p, hosted in batch if hosted.rules.proposal is p]
+        batch = [(p, replica) for p, replica in batch if replica.state.proposal is p]
         if not batch:
             return True
         results = await self._ask(batch)
         retried = False
-        for number, ((proposal, hosted), result) in enumerate(zip(batch, results, strict=True)):
+        for number, ((proposal, replica), result) in enumerate(zip(batch, results, strict=True)):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
-            if self._settle(hosted, proposal, result):
-                self.submit(hosted, proposal)
+            if self._settle(replica, proposal, result):
+                self.submit(replica, proposal)
                 retried = True
         return not retried
 
     async def _ask(
-        self, batch: list[tuple[IsrProposal, HostedPartition]]
+        self, batch: list[tuple[IsrProposal, Partition]]
     ) -> list[AlterPartitionResult | None]:
         """The result of each; None where none came."""
         context = self._context
-        items = tuple(self._item(proposal, hosted) for proposal, hosted in batch)
+        items = tuple(self._item(proposal, replica) for proposal, replica in batch)
         request = AlterPartitionRequest(context.config.node_id, context.broker_epoch(), items)
         nothing: list[AlterPartitionResult | None] = [None] * len(batch)
         try:
@@ -97,35 +97,35 @@ class IsrManager:
         found = {(r.topic_id, r.partition_id): r for r in response.partitions}
         return [found.get((item.topic_id, item.partition_id)) for item in items]
 
-    def _item(self, proposal: IsrProposal, hosted: HostedPartition) -> AlterPartitionItem:
+    def _item(self, proposal: IsrProposal, replica: Partition) -> AlterPartitionItem:
         own = self._context.config.node_id
         return AlterPartitionItem(
-            hosted.topic_id,
-            hosted.partition.partition,
+            replica.topic_id,
+            replica.partition.partition,
             proposal.leader_epoch,
             proposal.partition_epoch,
             tuple(
-                (replica, self._context.broker_epoch() if replica == own else epoch)
-                for replica, epoch in proposal.members
+                (member, self._context.broker_epoch() if member == own else epoch)
+                for member, epoch in proposal.members
             ),
         )
 
     def _settle(
-        self, hosted: HostedPartition, proposal: IsrProposal, result: AlterPartitionResult | None
+        self, replica: Partition, proposal: IsrProposal, result: AlterPartitionResult | None
     ) -> bool:
         """Applies an answer; returns whether to send the proposal again."""
-        rules = hosted.rules
+        state = replica.state
         if result is None:
-            return rules.proposal is proposal
+            return state.proposal is proposal
         if result.error is not ErrorCode.NONE:
-            again = rules.proposal_refused(proposal, result.error)
-            self._log("isr_change_refused", hosted, error=result.error.name, again=again)
-            self._changed(hosted)
+            again = state.proposal_refused(proposal, result.error)
+            self._log("isr_change_refused", replica, error=result.error.name, again=again)
+            self._changed(replica)
             return again
-        rules.isr_committed(result.leader_epoch, result.partition_epoch, result.isr)
-        self._log("isr_changed", hosted, isr=list(result.isr))
-        self._changed(hosted)
+        state.isr_committed(result.leader_epoch, result.partition_epoch, result.isr)
+        self._log("isr_changed", replica, isr=list(result.isr))
+        self._changed(replica)
         return False
 
-    def _log(self, event: str, hosted: HostedPartition, **values: object) -> None:
-        self._context.runtime.log.info(event, partition=str(hosted.partition), **values)
+    def _log(self, event: str, replica: Partition, **values: object) -> None:
+        self._context.runtime.log.info(event, partition=str(replica.partition), **values)

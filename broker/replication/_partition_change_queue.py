@@ -24,7 +24,7 @@ CHANGES_AT_ONCE = 250
 """So many that are here already: some 10 ms where all of them begin to lead."""
 
 
-class Arrivals:
+class PartitionChangeQueue:
     """Partitions to take up, each with the newest image of it, in the order they were told."""
 
     def __init__(

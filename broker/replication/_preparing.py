@@ -16,7 +16,7 @@ from raftctl.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
     from broker.types import Appendable, TopicPartition
     from raftctl.runtime.api import Buffer, Worker
 
@@ -27,12 +27,12 @@ class Preparing:
     def __init__(
         self,
         worker: Worker,
-        hosted: Mapping[TopicPartition, HostedPartition],
+        replicas: Mapping[TopicPartition, Partition],
         wall_ms: Callable[[], int],
     ) -> None:
-        """`hosted` is the broker's own table."""
+        """`replicas` is the broker's own table."""
         self._worker = worker
-        self._hosted = hosted
+        self._replicas = replicas
         self._wall_ms = wall_ms
 
     def prepare(
@@ -40,7 +40,7 @@ class Preparing:
     ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
         """What to append for each entry, later if a worker has to prepare some of it.
 
-        That of a refused entry is the KafkaError. What is not hosted stays as it is.
+        That of a refused entry is the KafkaError. What is not replica stays as it is.
         """
         ready = [self._at_once(partition, batch, acks) for partition, batch in entries]
         if all(one is not None for one in ready):
@@ -49,11 +49,11 @@ class Preparing:
         return asyncio.get_running_loop().create_task(self._later(entries, ready))
 
     def _at_once(self, partition: TopicPartition, batch: Buffer, acks: int) -> Appendable | None:
-        hosted = self._hosted.get(partition)
-        if hosted is None:
+        replica = self._replicas.get(partition)
+        if replica is None:
             return batch
         try:
-            return hosted.prepared_at_once(batch, acks, self._wall_ms())
+            return replica.prepared_at_once(batch, acks, self._wall_ms())
         except KafkaError as error:
             return error
 
@@ -68,11 +68,11 @@ class Preparing:
         return found
 
     async def _on_worker(self, partition: TopicPartition, batch: Buffer) -> Appendable:
-        hosted = self._hosted.get(partition)
-        if hosted is None:
+        replica = self._replicas.get(partition)
+        if replica is None:
             return batch
         pause = self._worker.pause
-        call = partial(validation.prepared, batch, hosted.log.config, self._wall_ms(), pause=pause)
+        call = partial(validation.prepared, batch, replica.log.config, self._wall_ms(), pause=pause)
         try:
             return await self._worker.submit(call)
         except KafkaError as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
     from broker.types import TopicPartition
 
 
@@ -30,7 +30,7 @@ class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
         self,
         loop: asyncio.AbstractEventLoop,
         results: list[DeletedRecords],
-        awaited: dict[int, tuple[HostedPartition, int]],
+        awaited: dict[int, tuple[Partition, int]],
         lives: Callable[[int], bool],
     ) -> None:
         """`awaited`: by index into the results, the log start that replicas must reach."""
@@ -42,7 +42,7 @@ class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
     @property
     def partitions(self) -> list[TopicPartition]:
         """What it waits for."""
-        return [hosted.partition for hosted, _ in self._awaited.values()]
+        return [replica.partition for replica, _ in self._awaited.values()]
 
     def settle_at_once(self) -> bool:
         """Settles what need not wait; returns whether that is everything."""
@@ -52,10 +52,10 @@ class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
 
     def is_complete_after(self, partition: TopicPartition) -> bool:
         """Settles what it deleted from this partition, if that can be said now."""
-        for index, (hosted, offset) in list(self._awaited.items()):
-            if hosted.partition != partition:
+        for index, (replica, offset) in list(self._awaited.items()):
+            if replica.partition != partition:
                 continue
-            error, low_watermark = hosted.low_watermark(self._lives)
+            error, low_watermark = replica.low_watermark(self._lives)
             if error is not ErrorCode.NONE or low_watermark >= offset:
                 del self._awaited[index]
                 self._results[index] = DeletedRecords(error, low_watermark)
@@ -76,13 +76,13 @@ class RecordDeletion:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        hosted: Mapping[TopicPartition, HostedPartition],
+        replicas: Mapping[TopicPartition, Partition],
         absence: Callable[[TopicPartition], ErrorCode],
         lives: Callable[[int], bool],
     ) -> None:
         """`absence` says why a partition is not here; `lives`: registered and not fenced."""
         self._loop = loop
-        self._hosted = hosted
+        self._replicas = replicas
         self._absence = absence
         self._lives = lives
         self._waiting: Purgatory[list[DeletedRecords]] = Purgatory(loop)
@@ -99,19 +99,19 @@ class RecordDeletion:
     ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
         """Hides what is below each offset; results in order of the entries."""
         results: list[DeletedRecords] = []
-        awaited: dict[int, tuple[HostedPartition, int]] = {}
+        awaited: dict[int, tuple[Partition, int]] = {}
         for index, (partition, offset) in enumerate(entries):
-            hosted = self._hosted.get(partition)
-            if hosted is None:
+            replica = self._replicas.get(partition)
+            if replica is None:
                 results.append(DeletedRecords(self._absence(partition)))
                 continue
             try:
-                start = hosted.delete_records(offset)
+                start = replica.delete_records(offset)
             except KafkaError as error:
                 results.append(DeletedRecords(error.code))
                 continue
             results.append(DeletedRecords(ErrorCode.NONE, start))
-            awaited[index] = hosted, start
+            awaited[index] = replica, start
         operation = _DelayedDelete(self._loop, results, awaited, self._lives)
         if operation.settle_at_once():
             return results
@@ -124,7 +124,7 @@ class RecordDeletion:
     def wake_all(self) -> None:
         """Brokers have come or gone."""
         if self._waiting:
-            for partition in list(self._hosted):
+            for partition in list(self._replicas):
                 self._waiting.wake(partition)
 
     def close(self) -> None:

@@ -18,15 +18,15 @@ from broker.log.batches.validation import RecordsRefusedError
 from broker.replication._ack_flusher import AckFlusher
 from broker.replication._directory_assignments import DirectoryAssignments
 from broker.replication._isr_manager import IsrManager
-from broker.replication._partition_change_queue import CHANGES_AT_ONCE, Arrivals
+from broker.replication._partition_change_queue import CHANGES_AT_ONCE, PartitionChangeQueue
 from broker.replication._preparing import Preparing
 from broker.replication._record_deletion import RecordDeletion
 from broker.replication._role_changes import RoleChanges
 from broker.replication._strays import strays
 from broker.replication.fetcher import Fetchers
-from broker.replication.partition import NO_LEADER, HostedPartition, Partition, Throttles
+from broker.replication.partition import Partition, PartitionState, Throttles
 from broker.replication.purgatory import Awaited, DelayedProduce, Purgatory
-from broker.replication.reads import Neighbours, OffsetLookups, Reads, cold_reads
+from broker.replication.reads import BrokerDirectory, OffsetLookups, Reads, cold_reads
 from broker.types import (
     ALL_IN_SYNC,
     CONSUMER,
@@ -44,7 +44,7 @@ from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.configs.topic import TopicConfig, topic_config, topic_defaults
 from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
-from raftctl.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, UNASSIGNED
+from raftctl.metadata.records import BROKER_RESOURCE, NO_LEADER, TOPIC_RESOURCE, UNASSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from broker.log import LogManager
     from broker.log.partition_log import PartitionLog
-    from broker.replication.partition import SessionNews
+    from broker.replication.partition import FetchSessionIndex
     from broker.types import Appendable, DeletedRecords, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.image import MetadataDelta
     from raftctl.plugins import BrokerContext
@@ -94,23 +94,23 @@ class ReplicaManager:
         self._loop = asyncio.get_running_loop()
         self._image = EMPTY_IMAGE
         self._topic_defaults = topic_defaults(context.config)
-        self._hosted: dict[TopicPartition, HostedPartition] = {}
+        self._replicas: dict[TopicPartition, Partition] = {}
         self._refused: set[TopicPartition] = set()
         """Replicas that are to be here and cannot: their logs are out of reach."""
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
         self._changes = RoleChanges(context.runtime.log)
-        self._arrivals = Arrivals(self._take, self._changes.tell)
-        self._changed = Arrivals(self._take, self._changes.tell, CHANGES_AT_ONCE)
-        """Of those that are hosted; no partition is in both."""
-        self._neighbours = Neighbours(context.config.inter_broker_listener)
+        self._new_replicas = PartitionChangeQueue(self._take, self._changes.tell)
+        self._changed = PartitionChangeQueue(self._take, self._changes.tell, CHANGES_AT_ONCE)
+        """Of those that are replica; no partition is in both."""
+        self._brokers = BrokerDirectory(context.config.inter_broker_listener)
         readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
-        self._cold_reads = cold_reads.ColdReads(readers, self._hosted)
+        self._cold_reads = cold_reads.ColdReads(readers, self._replicas)
         lookups = context.runtime.worker("offset-lookups")
-        self._offsets = OffsetLookups(lookups, self._hosted, self._absence)
+        self._offsets = OffsetLookups(lookups, self._replicas, self._absence)
         preparer = context.runtime.worker("prepare-produced")
-        self._preparing = Preparing(preparer, self._hosted, context.runtime.wall_ms)
+        self._preparing = Preparing(preparer, self._replicas, context.runtime.wall_ms)
         self._ack_flusher = AckFlusher(self._flushed)
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
@@ -118,54 +118,54 @@ class ReplicaManager:
         logs.housekeeping.log_start_moved = self._log_start_moved
         logs.log_moved = self._log_moved
         self._deletion = RecordDeletion(
-            self._loop, self._hosted, self._absence, self._neighbours.lives
+            self._loop, self._replicas, self._absence, self._brokers.lives
         )
         self._throttles = Throttles(self._broker_id)
         logs.housekeeping.moves.copied = self._log_copied
         self._reads = Reads(
             context.config,
-            self._hosted,
+            self._replicas,
             self._absence,
             self._cold_reads,
-            self._throttles,
-            self._neighbours,
+            self._throttles.sending,
+            self._brokers,
             self._fetches,
         )
         self._fetchers = Fetchers(
             context,
             logs,
             self._throttles.fetching,
-            self._neighbours.endpoint,
+            self._brokers.endpoint,
             lambda fetcher: self._background.start(fetcher.run()),
             self._fetches.wake,
         )
 
     @property
-    def hosted(self) -> Mapping[TopicPartition, HostedPartition]:
+    def partitions(self) -> Mapping[TopicPartition, Partition]:
         """The partitions of which this broker has a replica; for reading only."""
-        return self._hosted
+        return self._replicas
 
     @property
     def follows_image(self) -> bool:
-        """Whether what is hosted here leads and follows as the newest image says."""
+        """Whether what is replica here leads and follows as the newest image says."""
         return not self._changed
 
-    def invariants(self, changed: Iterable[HostedPartition] | None = None) -> None:
+    def invariants(self, changed: Iterable[Partition] | None = None) -> None:
         """Check the partitions that changed, all by default, and what they share.
 
         Raises InvariantViolation. Tests and the simulator call it after each event; production
         does not, since it looks at every segment, follower and waiting request.
         """
-        for hosted in self._hosted.values() if changed is None else changed:
-            partition = hosted.partition
-            invariant(self._hosted.get(partition) is hosted, "a partition is known by its name")
+        for replica in self._replicas.values() if changed is None else changed:
+            partition = replica.partition
+            invariant(self._replicas.get(partition) is replica, "a partition is known by its name")
             invariant(partition not in self._refused, "what is here is not refused")
             invariant(
-                self._logs.get(partition) is hosted.log, "a partition has the log that is kept"
+                self._logs.get(partition) is replica.log, "a partition has the log that is kept"
             )
-            hosted.invariants()
-            if hosted.log.offline is None:
-                leader = NO_LEADER if hosted.rules.is_leader else hosted.rules.leader_id
+            replica.invariants()
+            if replica.log.offline is None:
+                leader = NO_LEADER if replica.state.is_leader else replica.state.leader_id
                 copied = self._fetchers.leader_of(partition)
                 invariant(
                     copied == leader, "a follower copies from its leader, a leader from nobody"
@@ -181,7 +181,7 @@ class ReplicaManager:
         """Recovers the logs; partitions are served once an image names them."""
         await self._logs.start()
         self._context.stopped_cleanly(self._logs.clean_epoch)
-        self._background.start(self._arrivals.run())
+        self._background.start(self._new_replicas.run())
         self._background.start(self._changed.run())
         self._background.start(self._isr.run())
         self._background.start(self._places.run())
@@ -208,7 +208,7 @@ class ReplicaManager:
             for partition in strays(self._logs, image, self._broker_id):
                 self._context.runtime.log.warning("stray_log", partition=str(partition))
                 self._logs.delete(partition, aside=True)
-        self._image = self._neighbours.image = image
+        self._image = self._brokers.image = image
         for topic in delta.deleted_topics.values():
             for partition_id in range(len(topic.partitions)):
                 self._drop(TopicPartition(topic.name, partition_id), topic.topic_id)
@@ -218,19 +218,19 @@ class ReplicaManager:
                 partition = TopicPartition(change.name, partition_id)
                 self._apply(partition, change.topic_id, change.partitions[partition_id])
         self._changed.take_some()
-        self._arrivals.take_some()
+        self._new_replicas.take_some()
         if delta.changed_brokers:
             self._deletion.wake_all()
         if METADATA_VERSION_FEATURE in delta.changed_features:
-            for hosted in self._hosted.values():
-                self._places.check(hosted, image)
+            for replica in self._replicas.values():
+                self._places.check(replica, image)
 
     def _apply(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
-        hosted = self._hosted.get(partition)
+        replica = self._replicas.get(partition)
         if self._broker_id not in image.replicas:
             self._drop(partition, topic_id)
-        elif hosted is None or hosted.topic_id != topic_id:
-            self._arrivals.add(partition, topic_id, image)
+        elif replica is None or replica.topic_id != topic_id:
+            self._new_replicas.add(partition, topic_id, image)
         elif partition.topic in INTERNAL_TOPICS:
             # Coordinators go by the same image, right after. There are few of these.
             self._take(partition, topic_id, image)
@@ -238,22 +238,22 @@ class ReplicaManager:
             self._changed.add(partition, topic_id, image)
 
     def _take(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
-        hosted = self._hosted.get(partition)
-        if hosted is None and self._is_out_of_reach(partition, image):
+        replica = self._replicas.get(partition)
+        if replica is None and self._is_out_of_reach(partition, image):
             return
         try:
-            hosted = self._host(partition, topic_id)
+            replica = self._host(partition, topic_id)
         except KafkaError as error:
             # Of one partition only: where no directory is left the node has been told to end.
             self._refuse(partition, error.message)
             return
-        self._places.check(hosted, self._image)
-        if hosted.log.offline is not None:
-            hosted.stay_offline(image)
+        self._places.check(replica, self._image)
+        if replica.log.offline is not None:
+            replica.stay_offline(image)
         elif image.leader == self._broker_id:
-            self._lead(hosted, image)
+            self._lead(replica, image)
         else:
-            self._follow(hosted, image)
+            self._follow(replica, image)
         self._wake(partition)
 
     def _is_out_of_reach(self, partition: TopicPartition, image: PartitionImage) -> bool:
@@ -278,37 +278,37 @@ class ReplicaManager:
         self._context.runtime.log.error("replica_offline", partition=str(partition), why=why)
         self._refused.add(partition)
 
-    def _lead(self, hosted: HostedPartition, image: PartitionImage) -> None:
-        end = hosted.log.log_end_offset
-        if hosted.rules.become_leader(image, log_end_offset=end, now_ms=self._now_ms()):
-            self._fetchers.unfollow(hosted.partition)
-            hosted.log.epochs.assign(image.leader_epoch, end)
-            self._ack_flusher.request(hosted)
-            self._changes.leads(hosted, end)
-        hosted.advance(self._now_ms())
+    def _lead(self, replica: Partition, image: PartitionImage) -> None:
+        end = replica.log.log_end_offset
+        if replica.state.become_leader(image, log_end_offset=end, now_ms=self._now_ms()):
+            self._fetchers.unfollow(replica.partition)
+            replica.log.epochs.assign(image.leader_epoch, end)
+            self._ack_flusher.request(replica)
+            self._changes.leads(replica, end)
+        replica.advance(self._now_ms())
 
-    def _follow(self, hosted: HostedPartition, image: PartitionImage) -> None:
-        if not hosted.rules.become_follower(image):
+    def _follow(self, replica: Partition, image: PartitionImage) -> None:
+        if not replica.state.become_follower(image):
             return
-        self._changes.follows(hosted, image.leader)
-        self._fetchers.follow(hosted, image.leader)
+        self._changes.follows(replica, image.leader)
+        self._fetchers.follow(replica, image.leader)
 
-    def _host(self, partition: TopicPartition, topic_id: UUID) -> HostedPartition:
+    def _host(self, partition: TopicPartition, topic_id: UUID) -> Partition:
         """The partition with this id; one of an earlier topic of its name makes room."""
-        hosted = self._hosted.get(partition)
-        if hosted is not None and hosted.topic_id == topic_id:
-            return hosted
+        replica = self._replicas.get(partition)
+        if replica is not None and replica.topic_id == topic_id:
+            return replica
         log = self._open(partition, topic_id)
-        rules = Partition(
+        state = PartitionState(
             self._broker_id,
             high_watermark=log.high_watermark,
             lag_time_max_ms=self._config.replica_lag_time_max_ms,
-            may_join=self._neighbours.may_join,
+            may_join=self._brokers.may_join,
         )
-        rules.min_insync_replicas = log.config.min_insync_replicas
+        state.min_insync_replicas = log.config.min_insync_replicas
         self._refused.discard(partition)
-        hosted = self._hosted[partition] = HostedPartition(partition, topic_id, rules, log)
-        return hosted
+        replica = self._replicas[partition] = Partition(partition, topic_id, state, log)
+        return replica
 
     def _open(self, partition: TopicPartition, topic_id: UUID) -> PartitionLog:
         config = self._topic_config(partition.topic)
@@ -325,7 +325,7 @@ class ReplicaManager:
 
     def _drop(self, partition: TopicPartition, topic_id: UUID) -> None:
         """The partition is deleted or has moved away: forgets it and removes its log."""
-        self._arrivals.forget(partition, topic_id)
+        self._new_replicas.forget(partition, topic_id)
         self._changed.forget(partition, topic_id)
         self._refused.discard(partition)
         log = self._logs.get(partition)
@@ -333,11 +333,11 @@ class ReplicaManager:
             return
         self._fetchers.unfollow(partition)
         self._places.forget(partition)
-        hosted = self._hosted.pop(partition, None)
+        replica = self._replicas.pop(partition, None)
         self._logs.delete(partition)
-        if hosted is not None:
-            hosted.rules.resign()
-            hosted.has_news()
+        if replica is not None:
+            replica.state.resign()
+            replica.mark_dirty()
             self._wake(partition)
 
     def _directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
@@ -347,10 +347,10 @@ class ReplicaManager:
     def _take_offline(self, path: str, partitions: Sequence[TopicPartition]) -> None:
         """These have no log here until the node starts again: others lead them, or nobody."""
         for partition in partitions:
-            hosted = self._hosted.get(partition)
-            if hosted is not None:
+            replica = self._replicas.get(partition)
+            if replica is not None:
                 self._fetchers.unfollow(partition)
-                hosted.rules.resign()
+                replica.state.resign()
                 self._wake(partition)
         directory_id = self._context.directory_ids.get(path)
         if directory_id is not None:
@@ -363,14 +363,14 @@ class ReplicaManager:
         if not everywhere and not topics:
             return
         self._throttles.configure(self._image)
-        for partition, hosted in self._hosted.items():
+        for partition, replica in self._replicas.items():
             if everywhere or partition.topic in topics:
                 config = self._topic_config(partition.topic)
-                hosted.log.config = config
-                hosted.rules.min_insync_replicas = config.min_insync_replicas
-                if hosted.rules.is_leader:
-                    self._ack_flusher.request(hosted)
-                hosted.advance(self._now_ms())
+                replica.log.config = config
+                replica.state.min_insync_replicas = config.min_insync_replicas
+                if replica.state.is_leader:
+                    self._ack_flusher.request(replica)
+                replica.advance(self._now_ms())
                 self._wake(partition)
                 self._fetchers.touch(partition)
 
@@ -398,11 +398,11 @@ class ReplicaManager:
             result, required_offset = self._append_one(partition, batch, acks)
             results.append(result)
             if acks == ALL_IN_SYNC and result.error is ErrorCode.NONE:
-                awaited[index] = Awaited(self._hosted[partition], required_offset)
+                awaited[index] = Awaited(self._replicas[partition], required_offset)
         for partition, _ in entries:
             self._wake(partition)
         if not awaited:
-            appended = [self._hosted.get(partition) for partition, _ in entries]
+            appended = [self._replicas.get(partition) for partition, _ in entries]
             return results if acks == 0 else self._ack_flusher.answer(results, appended)
         operation = DelayedProduce(self._loop, results, awaited)
         if operation.settle_at_once():
@@ -412,18 +412,18 @@ class ReplicaManager:
     def _append_one(
         self, partition: TopicPartition, batch: Appendable, acks: int
     ) -> tuple[AppendResult, int]:
-        hosted = self._hosted.get(partition)
-        if hosted is None:
+        replica = self._replicas.get(partition)
+        if replica is None:
             return AppendResult(self._absence(partition)), -1
         try:
-            done = hosted.append(batch, acks, self._now_ms(), self._context.runtime.wall_ms())
+            done = replica.append(batch, acks, self._now_ms(), self._context.runtime.wall_ms())
         except KafkaError as error:
-            hint = hosted.hint_for(error.code)
-            start = hosted.log.log_start_offset if _tells_log_start(error) else -1
+            hint = replica.hint_for(error.code)
+            start = replica.log.log_start_offset if _tells_log_start(error) else -1
             bad = error.records if isinstance(error, RecordsRefusedError) else {}
             return AppendResult(error.code, -1, -1, start, error.message, hint, bad), -1
-        self._ack_flusher.request(hosted)
-        start = hosted.log.log_start_offset
+        self._ack_flusher.request(replica)
+        start = replica.log.log_start_offset
         result = AppendResult(ErrorCode.NONE, done.base_offset, done.log_append_time_ms, start)
         return result, done.next_offset
 
@@ -433,35 +433,35 @@ class ReplicaManager:
         self,
         params: FetchParams,
         partitions: list[FetchPartition],
-        news: SessionNews | None = None,
+        index: FetchSessionIndex | None = None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
-        """Reads from each partition; results in order of the partitions, later if there is little.
+        """Read from each partition; return results in their order, later if there are few bytes.
 
-        With `news`, of a fetch session, `partitions` is a list of those that have some; where
-        others have some before there is enough, the list grows by them. A follower's fetch also
-        says how far it has come, which may commit records.
+        `index` is that of a fetch session, of which `partitions` lists the dirty ones; the list
+        grows by those that become dirty before there are enough bytes. A follower's fetch also
+        says up to which offset it has the log, which may commit records.
         """
-        if news is not None:
-            news.begin(partitions, self._now_ms())
+        if index is not None:
+            index.begin(partitions, self._now_ms())
         if params.replica_id != CONSUMER:
             self._follower_fetched(params, partitions)
-        return self._reads.fetch(params, partitions, news)
+        return self._reads.fetch(params, partitions, index)
 
     def _follower_fetched(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
         now_ms = self._now_ms()
         for wanted in partitions:
-            hosted = self._hosted.get(wanted.partition)
-            if hosted is None:
+            replica = self._replicas.get(wanted.partition)
+            if replica is None:
                 continue
-            error, moved = hosted.follower_fetched(wanted, params, now_ms)
+            error, moved = replica.follower_fetched(wanted, params, now_ms)
             if moved:
                 self._wake(wanted.partition)
             if self._deletion:
                 self._deletion.wake(wanted.partition)
             if error is ErrorCode.NONE:
-                proposal = hosted.rules.propose_expansion(params.replica_id)
+                proposal = replica.state.propose_expansion(params.replica_id)
                 if proposal is not None:
-                    self._isr.submit(hosted, proposal)
+                    self._isr.submit(replica, proposal)
 
     # --- offsets --------------------------------------------------------------------------------
 
@@ -490,8 +490,8 @@ class ReplicaManager:
 
     def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
         """Who writes to a partition that this broker leads."""
-        hosted = self._hosted.get(partition)
-        return (self._absence(partition), []) if hosted is None else hosted.producers()
+        replica = self._replicas.get(partition)
+        return (self._absence(partition), []) if replica is None else replica.producers()
 
     def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
         """Has this broker's replica live in that one of `log.dirs`; see `LogManager.move`."""
@@ -510,11 +510,11 @@ class ReplicaManager:
         return throttle.is_exceeded(now_ms)
 
     def _log_moved(self, log: PartitionLog) -> None:
-        hosted = self._hosted.get(log.partition)
-        if hosted is not None:
-            hosted.log = log
-            self._places.check(hosted, self._image)
-            self._ack_flusher.request(hosted)
+        replica = self._replicas.get(log.partition)
+        if replica is not None:
+            replica.log = log
+            self._places.check(replica, self._image)
+            self._ack_flusher.request(replica)
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """What each of `log.dirs` holds."""
@@ -535,35 +535,35 @@ class ReplicaManager:
         while True:
             await asyncio.sleep(self._config.replica_lag_time_max_ms / 2000)
             now_ms = self._now_ms()
-            for number, hosted in enumerate(list(self._hosted.values())):
+            for number, replica in enumerate(list(self._replicas.values())):
                 if number % _SHRUNK_A_TURN == _SHRUNK_A_TURN - 1:
                     await asyncio.sleep(0)
-                end = hosted.log.log_end_offset
-                proposal = hosted.rules.propose_shrinking(end, now_ms)
+                end = replica.log.log_end_offset
+                proposal = replica.state.propose_shrinking(end, now_ms)
                 if proposal is not None:
-                    self._isr.submit(hosted, proposal)
-                if hosted.advance(now_ms):
-                    self._wake(hosted.partition)
+                    self._isr.submit(replica, proposal)
+                if replica.advance(now_ms):
+                    self._wake(replica.partition)
 
-    def _flushed(self, hosted: HostedPartition) -> None:
-        if hosted.advance(self._now_ms()):
-            self._wake(hosted.partition)
+    def _flushed(self, replica: Partition) -> None:
+        if replica.advance(self._now_ms()):
+            self._wake(replica.partition)
 
-    def _isr_answered(self, hosted: HostedPartition) -> None:
-        hosted.advance(self._now_ms())
-        self._wake(hosted.partition)
+    def _isr_answered(self, replica: Partition) -> None:
+        replica.advance(self._now_ms())
+        self._wake(replica.partition)
 
     def _log_start_moved(self, partition: TopicPartition) -> None:
         """Leaders tell it to their readers, followers to their leader; nobody is kept waiting."""
-        hosted = self._hosted.get(partition)
-        if hosted is not None:
-            hosted.has_news()
+        replica = self._replicas.get(partition)
+        if replica is not None:
+            replica.mark_dirty()
             self._fetchers.touch(partition)
 
     def _wake(self, partition: TopicPartition) -> None:
-        hosted = self._hosted.get(partition)
-        if hosted is not None:
-            hosted.has_news()
+        replica = self._replicas.get(partition)
+        if replica is not None:
+            replica.mark_dirty()
         self._produces.wake(partition)
         self._fetches.wake(partition)
         self._deletion.wake(partition)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
 
 NAMED_MAX = 10
 """So many partitions are named in the line."""
@@ -26,28 +26,28 @@ class RoleChanges:
         self._following = 0
         self._named: list[str] = []
 
-    def leads(self, hosted: HostedPartition, log_end_offset: int) -> None:
+    def leads(self, replica: Partition, log_end_offset: int) -> None:
         """The partition is led by this broker, in a new epoch."""
         self._leading += 1
-        self._name(hosted)
-        epoch = hosted.rules.leader_epoch
+        self._name(replica)
+        epoch = replica.state.leader_epoch
         self._log.debug(
             "leading",
-            partition=hosted.partition,
+            partition=replica.partition,
             leader_epoch=epoch,
             log_end_offset=log_end_offset,
         )
 
-    def follows(self, hosted: HostedPartition, leader: int) -> None:
+    def follows(self, replica: Partition, leader: int) -> None:
         """The partition is led by that broker, or nobody, in a new epoch."""
         self._following += 1
-        self._name(hosted)
-        epoch = hosted.rules.leader_epoch
-        self._log.debug("following", partition=hosted.partition, leader_epoch=epoch, leader=leader)
+        self._name(replica)
+        epoch = replica.state.leader_epoch
+        self._log.debug("following", partition=replica.partition, leader_epoch=epoch, leader=leader)
 
-    def _name(self, hosted: HostedPartition) -> None:
+    def _name(self, replica: Partition) -> None:
         if len(self._named) < NAMED_MAX:
-            self._named.append(f"{hosted.partition}@{hosted.rules.leader_epoch}")
+            self._named.append(f"{replica.partition}@{replica.state.leader_epoch}")
 
     def tell(self) -> None:
         """Writes the line, if there is something to tell: partitions with their leader epochs."""

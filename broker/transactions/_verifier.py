@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from broker.protocol.messages import transactional as wire
-    from broker.replication.partition import Guard, HostedPartition, Sender
+    from broker.replication.partition import Guard, Partition, Sender
     from broker.transactions._coordinator import TransactionCoordinator
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage
@@ -59,13 +59,13 @@ class TransactionVerifier:
         self,
         config: NodeConfig,
         image: Callable[[], MetadataImage],
-        hosted: Mapping[TopicPartition, HostedPartition],
+        replicas: Mapping[TopicPartition, Partition],
         transactions: TransactionCoordinator,
         fail: Callable[[BaseException], None],
     ) -> None:
         self._config = config
         self._image = image
-        self._hosted = hosted
+        self._replicas = replicas
         self._transactions = transactions
         self._queues = BrokerQueues(_FORM, config, image, fail)
 
@@ -79,10 +79,10 @@ class TransactionVerifier:
         `adds`: the producer is of transaction version 2. Others are asked about only with
         `transaction.partition.verification.enable`.
         """
-        hosted = self._hosted.get(partition)
-        if hosted is None or not (adds or self._config.transaction_partition_verification_enable):
+        replica = self._replicas.get(partition)
+        if replica is None or not (adds or self._config.transaction_partition_verification_enable):
             return None
-        guard = hosted.begin_check(sender)
+        guard = replica.begin_check(sender)
         return None if guard is None else Check(partition, sender, guard, adds)
 
     async def ask(self, transactional_id: str, checks: Sequence[Check], *, adds: bool) -> Errors:
@@ -105,15 +105,15 @@ class TransactionVerifier:
         return errors
 
     def end(self, check: Check) -> None:
-        """See `HostedPartition.end_check`, of what `ask` has found nothing wrong with."""
-        hosted = self._hosted.get(check.partition)
-        if hosted is not None:
-            hosted.end_check(check.sender, check.guard, own_epoch=check.adds)
+        """See `Partition.end_check`, of what `ask` has found nothing wrong with."""
+        replica = self._replicas.get(check.partition)
+        if replica is not None:
+            replica.end_check(check.sender, check.guard, own_epoch=check.adds)
 
     def _drop(self, check: Check) -> None:
-        hosted = self._hosted.get(check.partition)
-        if hosted is not None:
-            hosted.guards.drop(check.sender)
+        replica = self._replicas.get(check.partition)
+        if replica is not None:
+            replica.guards.drop(check.sender)
 
     async def _answered(self, asked: AddPartitions) -> Errors:
         """Waits a moment for the markers of the producer's last transaction: a client of version 2

@@ -190,11 +190,11 @@ class SimCluster:
         if driver.log.dirty:
             found.append("flushing")
         replicas = getattr(node.broker, "replicas", None)
-        for hosted in [] if replicas is None else replicas.hosted.values():
-            rules = hosted.rules
-            leads = "leading-partition" if rules.is_leader else "following-partition"
-            in_sync = node.config.node_id in rules.isr
-            found.append(leads if in_sync or rules.is_leader else "out-of-sync")
+        for replica in [] if replicas is None else replicas.partitions.values():
+            state = replica.state
+            leads = "leading-partition" if state.is_leader else "following-partition"
+            in_sync = node.config.node_id in state.isr
+            found.append(leads if in_sync or state.is_leader else "out-of-sync")
         return sorted(set(found))
 
     def disk_faults(self) -> DiskFaults:
@@ -218,7 +218,7 @@ class SimCluster:
         """Whether the newest life of a broker has opened its logs and hosts some."""
         node = self.nodes.get(name)
         broker: Any = None if node is None else node.broker
-        return self.is_up(name) and broker is not None and bool(broker.replicas.hosted)
+        return self.is_up(name) and broker is not None and bool(broker.replicas.partitions)
 
     def is_up(self, name: str) -> bool:
         """Whether the node has a process that runs."""

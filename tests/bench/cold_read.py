@@ -102,11 +102,11 @@ def _measured(replicas: ReplicaManager, *, warms: bool) -> _Measured:
     """The reads of this broker from now on."""
     reads = replicas._reads = _Measured(
         replicas._config,
-        replicas.hosted,
+        replicas.partitions,
         replicas._absence,
-        replicas._cold_reads if warms else _Blind([], replicas.hosted),
-        replicas._throttles,
-        replicas._neighbours,
+        replicas._cold_reads if warms else _Blind([], replicas.partitions),
+        replicas._throttles.sending,
+        replicas._brokers,
         replicas._fetches,
     )
     return reads
@@ -141,7 +141,7 @@ def _raise(error: BaseException) -> None:
 
 
 def _fill(replicas: ReplicaManager) -> None:
-    log = replicas.hosted[PARTITION].log
+    log = replicas.partitions[PARTITION].log
     batch = make_batch([os.urandom(BATCH_BYTES)])
     while log.size < LOG_BYTES:
         replicas.append(1, 0, [(PARTITION, batch)])
@@ -156,7 +156,7 @@ def _evict(directory: Path) -> None:
 
 
 async def _read_all(replicas: ReplicaManager) -> None:
-    offset, end = 0, replicas.hosted[PARTITION].log.log_end_offset
+    offset, end = 0, replicas.partitions[PARTITION].log.log_end_offset
     params = FetchParams(-1, -1, 0, 1, 1 << 20, read_committed=False)
     while offset < end:
         wanted = FetchPartition(PARTITION, None, -1, offset, -1, 0, 1 << 20)

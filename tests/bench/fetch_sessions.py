@@ -44,7 +44,7 @@ async def _costs(partitions: int, fetches: int) -> tuple[float, float]:
     ) as world:
         world.create_topic(partitions=partitions)
         leader, follower = world.nodes.values()
-        await eventually(lambda: len(follower.replicas.hosted) == partitions, seconds=600)
+        await eventually(lambda: len(follower.replicas.partitions) == partitions, seconds=600)
         await eventually(lambda: _fetched(leader, partitions) > 5, seconds=600)
         for node in world.nodes.values():
             # What it does by itself, with its files in memory, is no part of a Fetch.

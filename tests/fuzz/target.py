@@ -149,7 +149,7 @@ class Target:
         assert len(self.node.sessions) <= config.max_incremental_fetch_session_cache_slots
         assert self.node.failures == []
         assert self.crashes == [], self.crashes[0]
-        log = self.node.hosted().log
+        log = self.node.replica().log
         ends = [header.next_offset for header in log.headers()]
         assert [0, *ends][:-1] == [header.base_offset for header in log.headers()]
         gc.collect()

@@ -9,8 +9,8 @@ _REPLICAS = "unit/broker/replication/test_invariants.py::"
 _OF_LOG = "broker.log.partition_log._partition_log:PartitionLog"
 _OF_SEGMENT = "broker.log.segments._segment:Segment"
 _OF_PRODUCERS = "broker.log.producers._producer_state:ProducerStates"
-_OF_STATE = "broker.replication.partition._partition_state:Partition"
-_OF_INDEX = "broker.replication.partition._fetch_session_index:SessionNews"
+_OF_STATE = "broker.replication.partition._partition_state:PartitionState"
+_OF_INDEX = "broker.replication.partition._fetch_session_index:FetchSessionIndex"
 _OF_PURGATORY = "broker.replication.purgatory._purgatory:Purgatory"
 _OF_WHEEL = "broker.replication.purgatory._timing_wheel"
 
@@ -136,8 +136,8 @@ EDITS = (
     ),
     Edit(
         "state_and_log_disagree_on_what_is_committed",
-        "broker.replication.partition._partition:HostedPartition._keep_high_watermark",
-        "self.log.high_watermark = self.rules.high_watermark\n",
+        "broker.replication.partition._partition:Partition._keep_high_watermark",
+        "self.log.high_watermark = self.state.high_watermark\n",
         "pass\n",
         f"{_REPLICAS}test_brokers_take_over_and_hand_back",
     ),
@@ -171,8 +171,8 @@ EDITS = (
     ),
     Edit(
         "idle_partition_stays_dirty",
-        f"{_OF_INDEX}.rest",
-        "del self._in_line[key]\n",
+        f"{_OF_INDEX}.mark_idle",
+        "del self._dirty[key]\n",
         "pass\n",
         f"{_REPLICAS}test_a_session_is_idle_and_dirty_again",
     ),
@@ -221,21 +221,21 @@ EDITS = (
     Edit(
         "leader_still_copies",
         "broker.replication._replica_manager:ReplicaManager._lead",
-        "self._fetchers.unfollow(hosted.partition)\n",
+        "self._fetchers.unfollow(replica.partition)\n",
         "pass\n",
         f"{_REPLICAS}test_brokers_take_over_and_hand_back",
     ),
     Edit(
         "two_fetchers_copy_one_partition",
         "broker.replication.fetcher._fetcher:Fetchers.follow",
-        "!= link:\n        self.unfollow(hosted.partition)",
+        "!= link:\n        self.unfollow(replica.partition)",
         "!= link:\n        pass",
         f"{_REPLICAS}test_brokers_take_over_and_hand_back",
     ),
     Edit(
         "partition_is_copied_in_an_older_epoch",
         "broker.replication._replica_manager:ReplicaManager._follow",
-        "self._fetchers.follow(hosted, image.leader)",
+        "self._fetchers.follow(replica, image.leader)",
         "pass",
         f"{_REPLICAS}test_brokers_take_over_and_hand_back",
     ),

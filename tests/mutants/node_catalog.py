@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.log.producers import ProducerStates
 from broker.replication import ReplicaManager
-from broker.replication.partition import HostedPartition, IsrProposal, Partition
+from broker.replication.partition import IsrProposal, Partition, PartitionState
 from raftctl.controller import QuorumController
 from raftctl.controller.cluster import ClusterControl
 from raftctl.controller.partitions import _partition_change as partition_change
@@ -329,60 +329,58 @@ CONTROLLER = (
 # --- partitions ---------------------------------------------------------------------------------
 
 
-def _own_log_only(rules: Partition, log_end_offset: int, now_ms: int) -> bool:
-    if not rules.is_leader or rules.is_under_min_insync or log_end_offset <= rules.high_watermark:
+def _own_log_only(state: PartitionState, log_end_offset: int, now_ms: int) -> bool:
+    if not state.is_leader or state.is_under_min_insync or log_end_offset <= state.high_watermark:
         return False
-    rules.high_watermark = log_end_offset
+    state.high_watermark = log_end_offset
     return True
 
 
-def _without_min_isr(rules: Partition, log_end_offset: int, now_ms: int) -> bool:
-    required, rules.min_insync_replicas = rules.min_insync_replicas, 1
-    moved = _advance(rules, log_end_offset, now_ms)
-    rules.min_insync_replicas = required
+def _without_min_isr(state: PartitionState, log_end_offset: int, now_ms: int) -> bool:
+    required, state.min_insync_replicas = state.min_insync_replicas, 1
+    moved = _advance(state, log_end_offset, now_ms)
+    state.min_insync_replicas = required
     return moved
 
 
-def _acknowledge_at_once(rules: Partition, required_offset: int) -> ErrorCode | None:
-    return ErrorCode.NONE if rules.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+def _acknowledge_at_once(state: PartitionState, required_offset: int) -> ErrorCode | None:
+    return ErrorCode.NONE if state.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _no_limit(hosted: HostedPartition, replica_id: int, *, read_committed: bool = False) -> int:
-    return hosted.log.log_end_offset
+def _no_limit(replica: Partition, replica_id: int, *, read_committed: bool = False) -> int:
+    return replica.log.log_end_offset
 
 
 def _truncate_to_high_watermark(
-    manager: ReplicaManager, hosted: HostedPartition, image: PartitionImage
+    manager: ReplicaManager, replica: Partition, image: PartitionImage
 ) -> None:
-    if image.leader_epoch > hosted.rules.leader_epoch:
-        hosted._truncated(hosted.log.truncate_to(hosted.rules.high_watermark))
-    _follow(manager, hosted, image)
+    if image.leader_epoch > replica.state.leader_epoch:
+        replica._truncated(replica.log.truncate_to(replica.state.high_watermark))
+    _follow(manager, replica, image)
 
 
-def _never_diverging(hosted: HostedPartition, wanted: FetchPartition) -> EpochEndOffset | None:
+def _never_diverging(replica: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
     return None
 
 
-def _forget_producers(
-    manager: ReplicaManager, hosted: HostedPartition, image: PartitionImage
-) -> None:
-    if image.leader_epoch > hosted.rules.leader_epoch:
-        hosted.log.producers = ProducerStates()
-    _lead(manager, hosted, image)
+def _forget_producers(manager: ReplicaManager, replica: Partition, image: PartitionImage) -> None:
+    if image.leader_epoch > replica.state.leader_epoch:
+        replica.log.producers = ProducerStates()
+    _lead(manager, replica, image)
 
 
-def _join_at_once(rules: Partition, replica_id: int) -> IsrProposal | None:
-    follower = rules.followers.get(replica_id)
-    if follower is None or rules.proposal is not None or replica_id in rules.isr:
+def _join_at_once(state: PartitionState, replica_id: int) -> IsrProposal | None:
+    follower = state.followers.get(replica_id)
+    if follower is None or state.proposal is not None or replica_id in state.isr:
         return None
-    if not rules._may_join(replica_id, follower.broker_epoch):
+    if not state._may_join(replica_id, follower.broker_epoch):
         return None
-    return rules._propose((*rules.isr, replica_id))
+    return state._propose((*state.isr, replica_id))
 
 
-def _minimal_isr(rules: Partition, isr: tuple[int, ...]) -> IsrProposal:
-    proposal = _propose(rules, isr)
-    rules.maximal_isr = isr if len(isr) < len(rules.isr) else rules.isr
+def _minimal_isr(state: PartitionState, isr: tuple[int, ...]) -> IsrProposal:
+    proposal = _propose(state, isr)
+    state.maximal_isr = isr if len(isr) < len(state.isr) else state.isr
     return proposal
 
 
@@ -390,38 +388,38 @@ def _nobody_joins(*_arguments: object) -> bool:
     return False
 
 
-_advance = Partition.advance_high_watermark
+_advance = PartitionState.advance_high_watermark
 _follow = ReplicaManager._follow
 _lead = ReplicaManager._lead
-_propose = Partition._propose
+_propose = PartitionState._propose
 
 PARTITIONS = (
     node_mutant(
         "high_watermark_of_leader_only",
         "a partition's high watermark is its leader's log end",
         ("committed_record_is_on_the_isr",),
-        Patch(Partition, "advance_high_watermark", _own_log_only),
+        Patch(PartitionState, "advance_high_watermark", _own_log_only),
         scenario="partition_leader_is_isolated",
     ),
     node_mutant(
         "high_watermark_without_min_isr",
         "the high watermark advances with fewer than min.insync.replicas",
         ("high_watermark_waits_for_min_isr",),
-        Patch(Partition, "advance_high_watermark", _without_min_isr),
+        Patch(PartitionState, "advance_high_watermark", _without_min_isr),
         scenario="replicas_leave_until_none_is_left",
     ),
     node_mutant(
         "acknowledged_before_commit",
         "acks=all is answered when the leader has appended",
         ("acknowledged_record_stays",),
-        Patch(Partition, "acknowledged", _acknowledge_at_once),
+        Patch(PartitionState, "acknowledged", _acknowledge_at_once),
         scenario="partition_leader_is_isolated",
     ),
     node_mutant(
         "consumer_reads_uncommitted",
         "consumers read above the high watermark",
         ("seen_record_stays",),
-        Patch(HostedPartition, "limit_for", _no_limit),
+        Patch(Partition, "limit_for", _no_limit),
         scenario="partition_leader_is_isolated",
     ),
     node_mutant(
@@ -435,7 +433,7 @@ PARTITIONS = (
         "partition_divergence_is_not_noticed",
         "a follower keeps a tail that its leader does not have",
         ("committed_record_never_changes",),
-        Patch(HostedPartition, "diverging", _never_diverging),
+        Patch(Partition, "diverging", _never_diverging),
         scenario="partition_leader_is_isolated",
     ),
     node_mutant(
@@ -449,15 +447,15 @@ PARTITIONS = (
         "replica_joins_before_catch_up",
         "a follower enters the ISR at its first fetch",
         ("new_isr_member_has_all_committed",),
-        Patch(Partition, "propose_expansion", _join_at_once),
+        Patch(PartitionState, "propose_expansion", _join_at_once),
         scenario="broker_comes_back_slowly",
     ),
     node_mutant(
         "proposed_isr_does_not_count",
         "the high watermark waits for the smaller of two possible ISRs (KIP-497)",
         ("committed_record_never_changes", "committed_record_is_on_the_isr"),
-        Patch(Partition, "_propose", _minimal_isr),
-        Patch(Partition, "_about_to_join", _nobody_joins),
+        Patch(PartitionState, "_propose", _minimal_isr),
+        Patch(PartitionState, "_about_to_join", _nobody_joins),
         scenario="partition_leader_is_isolated",
     ),
 )

@@ -11,7 +11,7 @@ from broker.log.segments import Segment
 from broker.replication import ReplicaManager
 from broker.replication._ack_flusher import AckFlusher
 from broker.replication.fetcher._fetcher import Fetcher
-from broker.replication.partition import HostedPartition, Partition
+from broker.replication.partition import Partition, PartitionState
 from raftctl.node._broker_lifecycle import BrokerLifecycle
 from tests.mutants.mutant import Patch, node_mutant
 
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import PartitionImage
 
 
-def _believe_the_leader(rules: Partition, leader_high_watermark: int, log_end_offset: int) -> bool:
-    moved = leader_high_watermark > rules.high_watermark
-    rules.high_watermark = max(rules.high_watermark, leader_high_watermark)
+def _believe_the_leader(
+    state: PartitionState, leader_high_watermark: int, log_end_offset: int
+) -> bool:
+    moved = leader_high_watermark > state.high_watermark
+    state.high_watermark = max(state.high_watermark, leader_high_watermark)
     return moved
 
 
-def _follow_back(rules: Partition, leader_high_watermark: int, log_end_offset: int) -> bool:
-    rules.high_watermark = min(leader_high_watermark, log_end_offset)
+def _follow_back(state: PartitionState, leader_high_watermark: int, log_end_offset: int) -> bool:
+    state.high_watermark = min(leader_high_watermark, log_end_offset)
     return True
 
 
@@ -56,14 +58,14 @@ def _keep_first_wants(session: FetchSession, request: SessionRequest) -> None:
             session.partitions[key].wanted = wanted
 
 
-def _count_unflushed(hosted: HostedPartition, now_ms: int) -> bool:
-    moved = hosted.rules.advance_high_watermark(hosted.log.log_end_offset, now_ms)
+def _count_unflushed(replica: Partition, now_ms: int) -> bool:
+    moved = replica.state.advance_high_watermark(replica.log.log_end_offset, now_ms)
     if moved:
-        hosted._keep_high_watermark()
+        replica._keep_high_watermark()
     return moved
 
 
-def _never(flusher: AckFlusher, hosted: HostedPartition) -> None:
+def _never(flusher: AckFlusher, replica: Partition) -> None:
     return None
 
 
@@ -77,7 +79,7 @@ def _tell_nobody(lifecycle: BrokerLifecycle, directory_id: UUID) -> None:
 
 def _start_anew(manager: ReplicaManager, path: str, gone: Sequence[TopicPartition]) -> None:
     for partition in gone:
-        topic_id = manager._hosted[partition].topic_id
+        topic_id = manager._replicas[partition].topic_id
         manager._drop(partition, topic_id)
         topic = manager._image.topics.by_id(topic_id)
         assert topic is not None
@@ -115,14 +117,14 @@ REPLICAS = (
         "high_watermark_beyond_the_log",
         "a follower takes over its leader's high watermark, whatever it has itself",
         ("high_watermark_is_within_the_log",),
-        Patch(Partition, "follow_high_watermark", _believe_the_leader),
+        Patch(PartitionState, "follow_high_watermark", _believe_the_leader),
         scenario="follower_catches_up_in_small_steps",
     ),
     node_mutant(
         "high_watermark_goes_back",
         "a follower takes over a high watermark lower than its own",
         ("replica_never_truncates_committed",),
-        Patch(Partition, "follow_high_watermark", _follow_back),
+        Patch(PartitionState, "follow_high_watermark", _follow_back),
         scenario="follower_restarts_then_leader_dies",
     ),
     node_mutant(
@@ -143,7 +145,7 @@ REPLICAS = (
         "leader_counts_what_it_has_not_flushed",
         "with flush.on.ack a leader's own log counts, on its disk or not",
         ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
-        Patch(HostedPartition, "advance", _count_unflushed),
+        Patch(Partition, "advance", _count_unflushed),
         Patch(AckFlusher, "request", _never),
         scenario="all_brokers_lose_power",
     ),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.log.partition_log import PartitionLog
-from broker.replication.partition import HostedPartition
+from broker.replication.partition import Partition
 from broker.transactions import TransactionState
 from broker.transactions._core import TransactionCore
 from broker.types import CONSUMER
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from broker.transactions import EndTransaction, ProducerGoesOn
 
 
-def _to_high_watermark(
-    hosted: HostedPartition, replica_id: int, *, read_committed: bool = False
-) -> int:
+def _to_high_watermark(replica: Partition, replica_id: int, *, read_committed: bool = False) -> int:
     is_consumer = replica_id == CONSUMER
-    return hosted.rules.high_watermark if is_consumer else hosted.log.log_end_offset
+    return replica.state.high_watermark if is_consumer else replica.log.log_end_offset
 
 
 def _none_aborted(
@@ -73,7 +71,7 @@ TRANSACTION_MUTANTS = (
         "committed_reader_passes_open_transactions",
         "who reads committed records gets those of open transactions",
         (_ABORTED, "transaction_is_all_or_nothing"),
-        Patch(HostedPartition, "limit_for", _to_high_watermark),
+        Patch(Partition, "limit_for", _to_high_watermark),
         scenario="transactions_survive_faults",
     ),
     node_mutant(

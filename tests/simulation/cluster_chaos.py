@@ -483,7 +483,9 @@ class Chaos:
         """In their present lives: the controller may not have missed them in the last ones yet."""
         nodes = list(self._nodes(self.cluster.broker_names))
         # Nobody hosts anything before.
-        registered = all(node.broker is not None and node.broker.replicas.hosted for node in nodes)
+        registered = all(
+            node.broker is not None and node.broker.replicas.partitions for node in nodes
+        )
         return registered and len(nodes) == self.cluster.brokers
 
     def _partition_images(self, node: Any) -> Iterator[PartitionImage]:
@@ -508,8 +510,8 @@ class Chaos:
         replicas: dict[object, set[tuple[int, int]]] = {}
         for node in nodes:
             if node.broker is not None:
-                for partition, hosted in node.broker.replicas.hosted.items():
-                    state = (hosted.log.log_end_offset, hosted.rules.high_watermark)
+                for partition, replica in node.broker.replicas.partitions.items():
+                    state = (replica.log.log_end_offset, replica.state.high_watermark)
                     replicas.setdefault(partition, set()).add(state)
         return len(nodes) == len(names) and told and all(len(s) == 1 for s in replicas.values())
 

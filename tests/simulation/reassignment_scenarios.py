@@ -71,7 +71,7 @@ async def throttled_move_keeps_to_its_rate(world: World) -> None:
         leader, replicas, addresses = await _partition(cluster)
         (absent,) = [broker_id for broker_id in addresses if broker_id not in replicas]
         broker: Any = cluster.nodes[f"broker-{leader}"].broker
-        size = sum(hosted.log.size for hosted in broker.replicas.hosted.values())
+        size = sum(replica.log.size for replica in broker.replicas.partitions.values())
         await _ask(addresses[leader], CONFIGURE, _throttled())
         began = asyncio.get_running_loop().time()
         await _ask(addresses[leader], ALTER, _moving([leader, absent]))

@@ -141,11 +141,11 @@ class Rig:
         broker = None if loader is None else loader.image.brokers.get(node_id(name))
         return broker is not None and broker.active
 
-    def rules(self, name: str) -> Any:
-        """The rules of the partition as this broker knows it."""
+    def state(self, name: str) -> Any:
+        """The state of the partition as this broker knows it."""
         broker: Any = self.cluster.nodes[name].broker
-        (hosted,) = broker.replicas.hosted.values()
-        return hosted.rules
+        (replica,) = broker.replicas.partitions.values()
+        return replica.state
 
     def delay(self, source: str, target: str, late_ms: float) -> None:
         """What one node sends to another takes at least so much longer."""

@@ -22,7 +22,7 @@ from raftctl.plugins import ControllerClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.replication.partition import SessionNews
+    from broker.replication.partition import FetchSessionIndex
     from broker.types import (
         Appendable,
         AppendResult,
@@ -66,7 +66,7 @@ class Replicas(Protocol):
         self,
         params: FetchParams,
         partitions: list[FetchPartition],
-        news: SessionNews | None = None,
+        news: FetchSessionIndex | None = None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Reads from each partition; results in order of the partitions.
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replication.partition import SessionNews
+from broker.replication.partition import FetchSessionIndex
 from broker.types import FetchKey as Key
 from raftctl.errors import ErrorCode
 
@@ -123,7 +123,7 @@ class FetchSession:
         """What the next round must say."""
         self.partitions = {key: _Cached(wanted) for key, wanted in request.wanted.items()}
         self.reader = request.reader
-        self.news = SessionNews()
+        self.news = FetchSessionIndex()
         """Those of them that are worth reading. Of these, those that had records longest ago are
         read first, so that none starves (R10)."""
         for key in self.partitions:
@@ -185,7 +185,7 @@ class Round:
         return NO_SESSION if self.session is None else self.session.id
 
     @property
-    def news(self) -> SessionNews | None:
+    def news(self) -> FetchSessionIndex | None:
         """What the session knows of changes; None without a session."""
         return None if self.session is None else self.session.news
 
@@ -204,7 +204,7 @@ class Round:
         if session.epoch != self.epoch:
             # The client has gone on without waiting for this answer.
             for key in keys:
-                session.news.has_changed(key)
+                session.news.mark_dirty(key)
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, []
         changed = [pair for pair in pairs if session.note(*pair)]
         return ErrorCode.NONE, changed if self.incremental else pairs

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker.replication.fetcher._connection import BrokerConnection, connect
 from broker.replication.fetcher._following import Following, Followings
-from broker.replication.partition import NO_LEADER, Fetched, HostedPartition
+from broker.replication.partition import Fetched, Partition
 from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ class Fetcher:
         self._throttle = throttle
         self._leader_id = leader_id
         self._endpoint = endpoint
-        self._tell_changed = changed
+        self._notify_changed = changed
         self._log = context.runtime.log.bind(fetch_from=leader_id)
         self._loop = asyncio.get_running_loop()
         self._followings = Followings(context.config.replica_fetch_max_bytes)
@@ -79,7 +80,7 @@ class Fetcher:
         """Check that every partition here follows this fetcher's leader."""
         self._followings.invariants()
         for one in self._followings:
-            leader = one.hosted.rules.leader_id
+            leader = one.replica.state.leader_id
             invariant(leader == self._leader_id, "a follower copies only from its leader")
         waits = not self._is_waiting or self._connection is not None or self._interrupted
         invariant(waits, "a Fetch that waits has a connection")
@@ -87,16 +88,16 @@ class Fetcher:
     @property
     def partitions(self) -> set[TopicPartition]:
         """The partitions that follow this leader here."""
-        return {one.hosted.partition for one in self._followings}
+        return {one.replica.partition for one in self._followings}
 
     @property
     def is_idle(self) -> bool:
         """Whether no partition follows this leader."""
         return not self._followings
 
-    def follow(self, hosted: HostedPartition) -> None:
+    def follow(self, replica: Partition) -> None:
         """Adds a partition, or takes note of its new leader epoch."""
-        self._followings.follow(hosted)
+        self._followings.follow(replica)
         self._changed.set()
         if self._gathering is None:
             # The request in flight may wait at the leader for partitions that have nothing new.
@@ -175,7 +176,7 @@ class Fetcher:
             return ready
         # One that is in sync is never kept waiting: clients wait for it.
         self._followings.hold(
-            lambda one: one.is_behind and one.hosted.fetches_throttled, now + _THROTTLED_MS / 1000
+            lambda one: one.is_behind and one.replica.fetches_throttled, now + _THROTTLED_MS / 1000
         )
         return self._followings.is_ready(now)
 
@@ -212,8 +213,8 @@ class Fetcher:
 
     async def _flush(self) -> None:
         """Makes durable what counts only then (`flush.on.ack`); it takes what the disk takes."""
-        waiting = [one for one in self._followings.touched if one.hosted.awaits_flush]
-        flushes = [f.hosted.log.flush_through(f.hosted.log.log_end_offset) for f in waiting]
+        waiting = [one for one in self._followings.touched if one.replica.awaits_flush]
+        flushes = [f.replica.log.flush_through(f.replica.log.log_end_offset) for f in waiting]
         for following, flushed in zip(waiting, flushes, strict=True):
             try:
                 await flushed
@@ -235,7 +236,7 @@ class Fetcher:
 
     def _request(self) -> dict[str, Any]:
         config = self._config
-        self._followings.tell_session()
+        self._followings.update_session()
         told = self._followings.session.next()
         topics: dict[UUID, list[dict[str, Any]]] = {}
         for (topic_id, partition_id), wanted in told.changed.items():
@@ -266,7 +267,7 @@ class Fetcher:
                 following = self._followings.asked((topic["topic_id"], data["partition_index"]))
                 if following is None:
                     continue
-                self._followings.touch(following.hosted.partition)
+                self._followings.touch(following.replica.partition)
                 self._apply_one(following, data)
                 handled += len(data["records"] or b"")
                 if handled >= _YIELD_BYTES:
@@ -274,7 +275,7 @@ class Fetcher:
                     await asyncio.sleep(0)
 
     def _apply_one(self, following: Following, data: dict[str, Any]) -> None:
-        hosted = following.hosted
+        replica = following.replica
         error = ErrorCode(data["error_code"])
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             following.out_of_range = True
@@ -283,25 +284,25 @@ class Fetcher:
             self._back_off(following, error.name)
             return
         following.failures = 0
-        if hosted.log.log_end_offset != following.fetch_offset:
+        if replica.log.log_end_offset != following.fetch_offset:
             return
         diverging = data["diverging_epoch"]
         if diverging["end_offset"] >= 0:
             agreed = EpochEndOffset(diverging["epoch"], diverging["end_offset"])
-            self._cut(hosted, hosted.truncate_to_agree(agreed))
+            self._cut(replica, replica.truncate_to_agree(agreed))
             return
         try:
-            changed = hosted.append_fetched(
+            changed = replica.append_fetched(
                 Fetched(data["records"] or b"", data["high_watermark"], data["log_start_offset"])
             )
         except KafkaError as failed:
             self._back_off(following, str(failed))
             return
-        following.is_behind = hosted.log.log_end_offset < data["high_watermark"]
-        if data["records"] and hosted.fetches_throttled:
+        following.is_behind = replica.log.log_end_offset < data["high_watermark"]
+        if data["records"] and replica.fetches_throttled:
             self._throttle.record(len(data["records"]), int(self._loop.time() * 1000))
         if changed:
-            self._tell_changed(hosted.partition)
+            self._notify_changed(replica.partition)
 
     async def _align(self, connection: BrokerConnection, following: Following) -> None:
         """The leader does not have our end: finds out what it has."""
@@ -310,12 +311,12 @@ class Fetcher:
         if start is None or end is None or not self._followings.is_current(following):
             return
         following.out_of_range = False
-        self._cut(following.hosted, following.hosted.align_with(start, end))
+        self._cut(following.replica, following.replica.align_with(start, end))
 
     async def _leader_offset(
         self, connection: BrokerConnection, following: Following, timestamp: int
     ) -> int | None:
-        partition = following.hosted.partition
+        partition = following.replica.partition
         lookup = {
             "partition_index": partition.partition,
             "current_leader_epoch": following.leader_epoch,
@@ -335,18 +336,18 @@ class Fetcher:
         offset: int = found["offset"]
         return offset
 
-    def _cut(self, hosted: HostedPartition, shorter: bool) -> None:
+    def _cut(self, replica: Partition, shorter: bool) -> None:
         if shorter:
-            end = hosted.log.log_end_offset
-            self._log.info("log_truncated", partition=str(hosted.partition), log_end_offset=end)
-            self._logs.truncated(hosted.log)
+            end = replica.log.log_end_offset
+            self._log.info("log_truncated", partition=str(replica.partition), log_end_offset=end)
+            self._logs.truncated(replica.log)
 
     def _back_off(self, following: Following, why: str) -> None:
         following.failures += 1
         backoff_ms = self._backoff_ms(following.failures)
         self._followings.wait(following, self._loop.time() + backoff_ms / 1000)
         tell = self._log.info if following.failures == 1 else self._log.debug
-        tell("fetch_refused", partition=str(following.hosted.partition), why=why)
+        tell("fetch_refused", partition=str(following.replica.partition), why=why)
 
 
 def _only_partition(answer: dict[str, Any]) -> dict[str, Any]:
@@ -398,15 +399,15 @@ class Fetchers:
         """Return the broker from which a partition is copied, NO_LEADER if from none."""
         return self._link_of.get(partition, (NO_LEADER, 0))[0]
 
-    def follow(self, hosted: HostedPartition, leader_id: int) -> None:
+    def follow(self, replica: Partition, leader_id: int) -> None:
         """Copies the partition from this leader from now on; from nobody if there is none."""
         if leader_id == NO_LEADER:
-            self.unfollow(hosted.partition)
+            self.unfollow(replica.partition)
             return
-        link = leader_id, self._number_for(hosted.partition)
-        if self._link_of.get(hosted.partition, link) != link:
-            self.unfollow(hosted.partition)
-        self._link_of[hosted.partition] = link
+        link = leader_id, self._number_for(replica.partition)
+        if self._link_of.get(replica.partition, link) != link:
+            self.unfollow(replica.partition)
+        self._link_of[replica.partition] = link
         fetcher = self._fetchers.get(link)
         if fetcher is None:
             fetcher = Fetcher(
@@ -419,7 +420,7 @@ class Fetchers:
             )
             self._fetchers[link] = fetcher
             self._tasks[link] = self._start(fetcher)
-        fetcher.follow(hosted)
+        fetcher.follow(replica)
 
     def touch(self, partition: TopicPartition) -> None:
         """The partition's log has changed by itself."""
@@ -428,7 +429,7 @@ class Fetchers:
             self._fetchers[link].touch(partition)
 
     def _number_for(self, partition: TopicPartition) -> int:
-        # Neighbours on different connections; Python's own hash differs from run to run.
+        # BrokerDirectory on different connections; Python's own hash differs from run to run.
         spread = zlib.crc32(partition.topic.encode()) + partition.partition
         return spread % self._context.config.num_replica_fetchers
 

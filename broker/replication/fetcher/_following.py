@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.replication.fetcher._fetch_session import FollowerSession
-from broker.replication.partition import HostedPartition
+from broker.replication.partition import Partition
 from raftctl.errors import invariant
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Key = tuple["UUID", int]
 class Following:
     """A partition that follows its leader in one leader epoch."""
 
-    hosted: HostedPartition
+    replica: Partition
     leader_epoch: int
     fetch_offset: int = NOT_ASKED
     """What the leader was last told to send from."""
@@ -46,7 +46,7 @@ class Following:
     @property
     def key(self) -> Key:
         """As a Fetch names it."""
-        return self.hosted.topic_id, self.hosted.partition.partition
+        return self.replica.topic_id, self.replica.partition.partition
 
 
 class Followings:
@@ -79,7 +79,7 @@ class Followings:
 
     def is_current(self, following: Following) -> bool:
         """Whether it still follows this leader, in this leader epoch."""
-        return self._all.get(following.hosted.partition) is following
+        return self._all.get(following.replica.partition) is following
 
     def invariants(self) -> None:
         """Check that a partition follows once, and is asked for, waits, or is in the session."""
@@ -90,19 +90,19 @@ class Followings:
         both = self._touched.keys() & self._waiting.keys()
         invariant(not both, "what waits is not looked at")
         for partition, one in self._all.items():
-            invariant(one.hosted.partition == partition, "a partition follows under its own name")
-            invariant(not one.hosted.rules.is_leader, "a leader copies from nobody")
-            current = one.leader_epoch == one.hosted.rules.leader_epoch
+            invariant(one.replica.partition == partition, "a partition follows under its own name")
+            invariant(not one.replica.state.is_leader, "a leader copies from nobody")
+            current = one.leader_epoch == one.replica.state.leader_epoch
             invariant(current, "a partition follows in its leader epoch")
         self.session.invariants(self._by_key.keys())
 
     # --- who follows ------------------------------------------------------------------------------
 
-    def follow(self, hosted: HostedPartition) -> None:
+    def follow(self, replica: Partition) -> None:
         """Adds a partition, or takes note of its new leader epoch."""
-        self.unfollow(hosted.partition)
-        following = Following(hosted, hosted.rules.leader_epoch)
-        self._all[hosted.partition] = self._by_key[following.key] = following
+        self.unfollow(replica.partition)
+        following = Following(replica, replica.state.leader_epoch)
+        self._all[replica.partition] = self._by_key[following.key] = following
         self._touched[following] = None
 
     def unfollow(self, partition: TopicPartition) -> None:
@@ -154,10 +154,10 @@ class Followings:
         """When the next of those that wait is due; None if none does."""
         return min((following.not_before for following in self._waiting), default=None)
 
-    def tell_session(self) -> None:
+    def update_session(self) -> None:
         """What is wanted of all that was touched goes into the next Fetch."""
         for following in self._touched:
-            log = following.hosted.log
+            log = following.replica.log
             following.fetch_offset = log.log_end_offset
             self.session.want(
                 following.key,

@@ -25,21 +25,20 @@ Source: KIP-497 (AlterPartition), KIP-903 (broker epochs), KIP-966 (eligible lea
 KIP-207, KIP-227 (fetch sessions), KIP-73 (throttling), KIP-890 (transactions).
 """
 
-from broker.replication.partition._fetch_session_index import SessionNews
-from broker.replication.partition._partition import Fetched, HostedPartition
-from broker.replication.partition._partition_state import NO_LEADER, IsrProposal, Partition
+from broker.replication.partition._fetch_session_index import FetchSessionIndex
+from broker.replication.partition._partition import Fetched, Partition
+from broker.replication.partition._partition_state import IsrProposal, PartitionState
 from broker.replication.partition._throttle import Throttle, Throttles
 from broker.replication.partition._transaction_guards import Guard, Sender, sender_of
 
 __all__ = [
-    "NO_LEADER",
+    "FetchSessionIndex",
     "Fetched",
     "Guard",
-    "HostedPartition",
     "IsrProposal",
     "Partition",
+    "PartitionState",
     "Sender",
-    "SessionNews",
     "Throttle",
     "Throttles",
     "sender_of",

@@ -1,4 +1,4 @@
-"""`HostedPartition`: one partition's rules and its log, put together.
+"""`Partition`: one partition's state and its log, put together.
 
 Does what one request asks of one partition, and moves the high watermark along. It waits for
 nothing and wakes nobody: each method returns what the ReplicaManager must know for that.
@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 
 from broker.log.batches import validation
 from broker.log.segments import Limits
-from broker.replication.partition._partition_state import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partition
+from broker.replication.partition._partition_state import (
+    UNKNOWN_EPOCH,
+    UNKNOWN_OFFSET,
+    PartitionState,
+)
 from broker.replication.partition._throttle import names
 from broker.replication.partition._transaction_guards import TransactionGuards
 from broker.types import (
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     from broker.log.batches.records import Search
     from broker.log.partition_log import Appended, PartitionLog
     from broker.log.segments.aborted_index import AbortedTransaction
-    from broker.replication.partition._fetch_session_index import SessionNews
+    from broker.replication.partition._fetch_session_index import FetchSessionIndex
     from broker.replication.partition._transaction_guards import Guard, Sender
     from broker.types import Appendable, FetchKey, Prepared
     from raftctl.metadata.image import PartitionImage
@@ -59,23 +63,23 @@ class Fetched:
     log_start_offset: int
 
 
-class HostedPartition:
+class Partition:
     """A partition of which this broker has a replica."""
 
     def __init__(
-        self, partition: TopicPartition, topic_id: UUID, rules: Partition, log: PartitionLog
+        self, partition: TopicPartition, topic_id: UUID, state: PartitionState, log: PartitionLog
     ) -> None:
         self.partition = partition
         self.topic_id = topic_id
-        self.rules = rules
+        self.state = state
         self.log = log
         self.guards = TransactionGuards()
-        self.resting: dict[tuple[SessionNews, FetchKey], None] = {}
+        self.idle_sessions: dict[tuple[FetchSessionIndex, FetchKey], None] = {}
         """The fetch sessions whose readers have all that they may see of this partition."""
 
     def invariants(self) -> None:
         """Check that state and log agree: both keep the high watermark."""
-        state, log = self.rules, self.log
+        state, log = self.state, self.log
         state.invariants()
         if log.offline is not None:
             return
@@ -91,14 +95,14 @@ class HostedPartition:
         leads = not state.is_leader or epochs[0] == epochs[1]
         invariant(leads, "a leader writes in its own epoch")
 
-    def has_news(self) -> None:
-        """Something has changed that readers see, or that decides what they may see."""
-        for news, key in list(self.resting):
-            news.has_changed(key)
+    def mark_dirty(self) -> None:
+        """Mark this partition dirty in every session: what its readers may see has changed."""
+        for index, key in list(self.idle_sessions):
+            index.mark_dirty(key)
 
     def hint(self) -> LeaderHint:
         """The leader as this broker knows it."""
-        return LeaderHint(self.rules.leader_id, self.rules.leader_epoch)
+        return LeaderHint(self.state.leader_id, self.state.leader_epoch)
 
     def hint_for(self, error: ErrorCode) -> LeaderHint | None:
         """The leader, with the errors that send a client to another one."""
@@ -106,10 +110,10 @@ class HostedPartition:
 
     def stay_offline(self, image: PartitionImage) -> None:
         """Without a log it neither leads nor copies, but sends clients to who leads."""
-        if image.leader == self.rules.broker_id:
-            self.rules.resign()
+        if image.leader == self.state.broker_id:
+            self.state.resign()
         else:
-            self.rules.become_follower(image)
+            self.state.become_follower(image)
 
     # --- leading --------------------------------------------------------------------------------
 
@@ -129,23 +133,23 @@ class HostedPartition:
         if isinstance(what, KafkaError):
             raise what
         if isinstance(what, EndMarker):
-            appended = self.log.append_marker(what, self.rules.leader_epoch, wall_ms)
+            appended = self.log.append_marker(what, self.state.leader_epoch, wall_ms)
             self.guards.ended(what)
         elif isinstance(what, OwnBatch):
             appended = self.log.append_as_leader(
-                what.data, self.rules.leader_epoch, wall_ms, is_sequenced=False
+                what.data, self.state.leader_epoch, wall_ms, is_sequenced=False
             )
         else:
-            appended = self.log.append_as_leader(what, self.rules.leader_epoch, wall_ms)
+            appended = self.log.append_as_leader(what, self.state.leader_epoch, wall_ms)
         self.advance(now_ms)
         return appended
 
     def _check_appends(self, acks: int) -> None:
-        rules = self.rules
-        if not rules.is_leader:
+        state = self.state
+        if not state.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == ALL_IN_SYNC and rules.is_under_min_insync:
-            text = f"{len(rules.isr)} replicas in sync, {rules.effective_min_insync} are required"
+        if acks == ALL_IN_SYNC and state.is_under_min_insync:
+            text = f"{len(state.isr)} replicas in sync, {state.effective_min_insync} are required"
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     # --- beginning transactions -----------------------------------------------------------------
@@ -157,9 +161,9 @@ class HostedPartition:
 
     def begin_check(self, sender: Sender) -> Guard | None:
         """What a batch needs that may begin a transaction; None if it may be appended as it is."""
-        if not self.rules.is_leader or self.has_open(sender):
+        if not self.state.is_leader or self.has_open(sender):
             return None
-        return self.guards.begin(sender, self.rules.leader_epoch)
+        return self.guards.begin(sender, self.state.leader_epoch)
 
     def end_check(self, sender: Sender, guard: Guard, *, own_epoch: bool = False) -> None:
         """Whether the batch may be appended, in this turn, that the coordinator has agreed to.
@@ -171,7 +175,7 @@ class HostedPartition:
         """
         if self.has_open(sender):
             return
-        if not self.guards.holds(sender, guard, self.rules.leader_epoch):
+        if not self.guards.holds(sender, guard, self.state.leader_epoch):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction may have ended")
         if sender.sequence > guard.lowest_sequence:
             text = f"sequence {sender.sequence}, but {guard.lowest_sequence} waits before it"
@@ -189,7 +193,7 @@ class HostedPartition:
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION where records are only ever
         compacted, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        error = self.rules.check_leader(UNKNOWN_EPOCH)
+        error = self.state.check_leader(UNKNOWN_EPOCH)
         if error is not ErrorCode.NONE:
             raise KafkaError(error)
         if "delete" not in self.log.config.cleanup_policy:
@@ -198,17 +202,17 @@ class HostedPartition:
 
     def low_watermark(self, lives: Callable[[int], bool]) -> tuple[ErrorCode, int]:
         """The least log start of the replicas on brokers that live; -1 while one is not known."""
-        error = self.rules.check_leader(UNKNOWN_EPOCH)
+        error = self.state.check_leader(UNKNOWN_EPOCH)
         if error is not ErrorCode.NONE:
             return error, UNKNOWN_OFFSET
-        return error, self.rules.low_watermark(self.log.log_start_offset, lives)
+        return error, self.state.low_watermark(self.log.log_start_offset, lives)
 
     def advance(self, now_ms: int) -> bool:
         """Moves the high watermark as far as the replicas allow; returns whether it moved."""
         log = self.log
         # Else a replica has what its disk has, the leader no less than the others.
         own_end = log.recovery_point if self.awaits_flush else log.log_end_offset
-        moved = self.rules.advance_high_watermark(own_end, now_ms)
+        moved = self.state.advance_high_watermark(own_end, now_ms)
         if moved:
             self._keep_high_watermark()
         return moved
@@ -236,7 +240,7 @@ class HostedPartition:
         error = self.fetch_error(wanted, params)
         if error is not ErrorCode.NONE or self.diverging(wanted) is not None:
             return error, False
-        error = self.rules.follower_fetched(
+        error = self.state.follower_fetched(
             params.replica_id,
             fetch_offset=wanted.fetch_offset,
             log_start_offset=wanted.log_start_offset,
@@ -250,13 +254,13 @@ class HostedPartition:
     def sends_throttled(self) -> bool:
         """Whether this replica, as a leader, is to send at a bounded rate (KIP-73)."""
         named = self.log.config.leader_replication_throttled_replicas
-        return names(named, self.partition.partition, self.rules.broker_id)
+        return names(named, self.partition.partition, self.state.broker_id)
 
     @property
     def fetches_throttled(self) -> bool:
         """Whether this replica, as a follower, is to fetch at a bounded rate (KIP-73)."""
         named = self.log.config.follower_replication_throttled_replicas
-        return names(named, self.partition.partition, self.rules.broker_id)
+        return names(named, self.partition.partition, self.state.broker_id)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -264,12 +268,12 @@ class HostedPartition:
         """The offset below which this reader may see records."""
         if replica_id != CONSUMER:
             return self.log.log_end_offset
-        return self.last_stable_offset if read_committed else self.rules.high_watermark
+        return self.last_stable_offset if read_committed else self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction has ended for good."""
-        return min(self.rules.high_watermark, self.log.last_stable_offset)
+        return min(self.state.high_watermark, self.log.last_stable_offset)
 
     def fetch(
         self, wanted: FetchPartition, params: FetchParams, *, max_bytes: int, min_one: bool
@@ -295,12 +299,12 @@ class HostedPartition:
                     aborted = self.log.aborted_in(wanted.fetch_offset, **limits)
             except KafkaError as failed:
                 return FetchResult(failed.code)
-        follower = self.rules.followers.get(params.replica_id)
+        follower = self.state.followers.get(params.replica_id)
         if follower is not None:
-            follower.told_high_watermark = self.rules.high_watermark
+            follower.sent_high_watermark = self.state.high_watermark
         return FetchResult(
             ErrorCode.NONE,
-            high_watermark=self.rules.high_watermark,
+            high_watermark=self.state.high_watermark,
             last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log.log_start_offset,
             records=records,
@@ -310,20 +314,25 @@ class HostedPartition:
             else None,
         )
 
-    def rest(self, wanted: FetchPartition, params: FetchParams, news: SessionNews) -> None:
-        """After a Fetch that found nothing: the reader rests if it would go on finding nothing."""
+    def mark_idle(
+        self, wanted: FetchPartition, params: FetchParams, index: FetchSessionIndex
+    ) -> None:
+        """After a Fetch that found nothing, mark this partition idle if the next would not, either.
+
+        Only a change makes it dirty again, so the reader must have seen all that there is.
+        """
         if wanted.fetch_offset < self.limit_for(
             params.replica_id, read_committed=params.read_committed
         ):
             return
         if params.replica_id == CONSUMER:
-            news.rest(self, wanted, None)
+            index.mark_idle(self, wanted, None)
             return
-        follower = self.rules.resting_follower(
+        follower = self.state.idle_follower(
             params.replica_id, wanted.fetch_offset, params.replica_epoch
         )
         if follower is not None:
-            news.rest(self, wanted, follower)
+            index.mark_idle(self, wanted, follower)
 
     def available_bytes(self, wanted: FetchPartition, params: FetchParams, enough: int) -> int:
         """How much a fetch would find, at least if it is less than `enough`."""
@@ -344,7 +353,7 @@ class HostedPartition:
         """Tells a consumer to read from another replica (KIP-392)."""
         return FetchResult(
             ErrorCode.NONE,
-            high_watermark=self.rules.high_watermark,
+            high_watermark=self.state.high_watermark,
             last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log.log_start_offset,
             preferred_read_replica=replica_id,
@@ -352,16 +361,16 @@ class HostedPartition:
 
     def is_behind_in_high_watermark(self, replica_id: int) -> bool:
         """Whether that follower knows an older high watermark than this leader's."""
-        follower = self.rules.followers.get(replica_id)
-        return follower is not None and follower.told_high_watermark < self.rules.high_watermark
+        follower = self.state.followers.get(replica_id)
+        return follower is not None and follower.sent_high_watermark < self.state.high_watermark
 
     def fetch_error(self, wanted: FetchPartition, params: FetchParams) -> ErrorCode:
         """Why this replica cannot serve a Fetch, whatever the log holds; NONE if it can."""
         if wanted.topic_id is not None and wanted.topic_id != self.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if not params.leader_only and not self.rules.is_leader:
+        if not params.leader_only and not self.state.is_leader:
             return self._follower_error(wanted)
-        error = self.rules.check_leader(wanted.current_leader_epoch)
+        error = self.state.check_leader(wanted.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return error
         if params.may_be_deposed and self._is_beyond(wanted, params):
@@ -381,7 +390,7 @@ class HostedPartition:
         """Whether a consumer may read here, although another replica leads (KIP-392)."""
         if self.log.offline is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        error = self.rules.check_epoch(wanted.current_leader_epoch)
+        error = self.state.check_epoch(wanted.current_leader_epoch)
         if error is ErrorCode.NONE and wanted.fetch_offset > self.log.log_end_offset:
             # The leader may have it: whether it is out of range this replica cannot say.
             return ErrorCode.OFFSET_NOT_AVAILABLE
@@ -391,7 +400,7 @@ class HostedPartition:
 
     def find_offset(self, lookup: OffsetLookup, replica_id: int, search: Search) -> OffsetResult:
         """Answers ListOffsets for this partition."""
-        error = self.rules.check_leader(lookup.current_leader_epoch)
+        error = self.state.check_leader(lookup.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return OffsetResult(error)
         if lookup.timestamp == EARLIEST:
@@ -409,14 +418,14 @@ class HostedPartition:
                 return OffsetResult(ErrorCode.NONE)
             if found.offset < limit:
                 return self._offset(found.offset, found.timestamp)
-        if replica_id == CONSUMER and not self.rules.knows_committed_end:
+        if replica_id == CONSUMER and not self.state.knows_committed_end:
             return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         return self._offset(limit) if lookup.timestamp == LATEST else OffsetResult(ErrorCode.NONE)
 
     def warm_lookup(self, lookup: OffsetLookup) -> Callable[[], None] | None:
         """What a worker must call before `find_offset`; None if that reads nothing cold."""
         by_time = lookup.timestamp == MAX_TIMESTAMP or lookup.timestamp >= 0
-        if not by_time or self.rules.check_leader(lookup.current_leader_epoch):
+        if not by_time or self.state.check_leader(lookup.current_leader_epoch):
             return None
         wanted = None if lookup.timestamp == MAX_TIMESTAMP else lookup.timestamp
         return self.log.warm_lookup(wanted)
@@ -428,14 +437,14 @@ class HostedPartition:
         self, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Answers OffsetForLeaderEpoch for this partition."""
-        error = self.rules.check_leader(current_leader_epoch)
+        error = self.state.check_leader(current_leader_epoch)
         if error is not ErrorCode.NONE:
             return error, EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
         return error, self.log.end_offset_for_epoch(leader_epoch)
 
     def producers(self) -> tuple[ErrorCode, list[ProducerFacts]]:
         """Answers DescribeProducers for this partition."""
-        error = self.rules.check_leader(UNKNOWN_EPOCH)
+        error = self.state.check_leader(UNKNOWN_EPOCH)
         if error is not ErrorCode.NONE:
             return error, []
         return error, [
@@ -461,12 +470,12 @@ class HostedPartition:
         if len(fetched.records):
             changed = self.log.append_as_follower(fetched.records) > 0
         end = self.log.log_end_offset
-        if self.rules.follow_high_watermark(fetched.high_watermark, end):
+        if self.state.follow_high_watermark(fetched.high_watermark, end):
             self._keep_high_watermark()
             changed = True
         if self.log.log_start_offset < fetched.log_start_offset <= end:
             self.log.advance_log_start(fetched.log_start_offset)
-            self.rules.high_watermark = max(self.rules.high_watermark, fetched.log_start_offset)
+            self.state.high_watermark = max(self.state.high_watermark, fetched.log_start_offset)
         return changed
 
     def truncate_to_agree(self, diverging: EpochEndOffset) -> bool:
@@ -486,14 +495,14 @@ class HostedPartition:
             return self._truncated(self.log.truncate_to(leader_end))
         if self.log.log_end_offset < leader_start:
             self.log.restart_at(leader_start)
-            self.rules.high_watermark = leader_start
+            self.state.high_watermark = leader_start
             return True
         return False
 
     def _truncated(self, shorter: bool) -> bool:
-        self.rules.truncated(self.log.log_end_offset)
+        self.state.truncated(self.log.log_end_offset)
         return shorter
 
     def _keep_high_watermark(self) -> None:
-        self.log.high_watermark = self.rules.high_watermark
-        self.log.producers.settle(self.rules.high_watermark)
+        self.log.high_watermark = self.state.high_watermark
+        self.log.producers.settle(self.state.high_watermark)

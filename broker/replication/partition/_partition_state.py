@@ -1,4 +1,4 @@
-"""The rules of one partition on one broker: role, in-sync replicas, high watermark (rows R2, R3).
+"""The state of one partition on one broker: role, in-sync replicas, high watermark (rows R2, R3).
 
 Decides who is in sync, how far records are committed and which ISR to propose; knows no log, no
 network, no clock. Two roles, entered by `become_leader` and `become_follower` only; each image of
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, invariant
+from raftctl.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from raftctl.metadata.image import PartitionImage
 
-NO_LEADER = -1
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
 
@@ -44,26 +44,29 @@ class FollowerState:
     log_end_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = UNKNOWN_EPOCH
     log_start_offset: int = UNKNOWN_OFFSET
-    told_high_watermark: int = UNKNOWN_OFFSET
+    sent_high_watermark: int = UNKNOWN_OFFSET
     """The high watermark in the last answer to it."""
     leader_end_at_fetch: int = UNKNOWN_OFFSET
     """The leader's log end at its last fetch."""
     fetched_ms: int = 0
     session: LastFetch | None = None
-    """While it rests (`rest`): its fetch session, each Fetch of which says that it has all."""
+    """The fetch session in which it is idle: each Fetch of that repeats that it has everything."""
 
     @property
     def had_all_ms(self) -> int:
-        """When it last had all that the leader had."""
+        """The last time at which it had everything that the leader had."""
         session = self.session
         return self.caught_up_ms if session is None else max(self.caught_up_ms, session.ms)
 
-    def rest(self, session: LastFetch) -> None:
-        """It has all that the leader has; until that has more, its session's fetches repeat it."""
+    def mark_idle(self, session: LastFetch) -> None:
+        """Note that it has everything; until the leader has more, the session's fetches say so."""
         self.session = session
 
-    def get_up(self, session: LastFetch) -> None:
-        """The leader has news, or the session says nothing of the partition any more."""
+    def mark_dirty(self, session: LastFetch) -> None:
+        """Note that the leader has more, or that the session no longer names the partition.
+
+        Another session may have taken over meanwhile: then its fetches go on counting.
+        """
         if self.session is session:
             self.caught_up_ms = self.had_all_ms
             self.fetched_ms = max(self.fetched_ms, session.ms)
@@ -80,7 +83,7 @@ class IsrProposal:
     """(broker id, broker epoch), this broker's own epoch as -1."""
 
 
-class Partition:
+class PartitionState:
     """The replica of a partition that this broker has. Times are any clock's milliseconds."""
 
     def __init__(
@@ -273,7 +276,7 @@ class Partition:
         if fetch_offset > log_end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         if follower.session is not None:
-            follower.get_up(follower.session)
+            follower.mark_dirty(follower.session)
         if broker_epoch > follower.broker_epoch > UNKNOWN_EPOCH:
             # It restarted: what the former incarnation had says nothing.
             follower.caught_up_ms = self._long_ago(now_ms)
@@ -289,7 +292,7 @@ class Partition:
         follower.fetched_ms = now_ms
         return ErrorCode.NONE
 
-    def resting_follower(
+    def idle_follower(
         self, replica_id: int, fetch_offset: int, broker_epoch: int
     ) -> FollowerState | None:
         """The follower, if it has told just this and nothing hangs on its telling it again.

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from broker.types import CONSUMER
 from raftctl.errors import invariant
 from raftctl.metadata.configs.topic import LONG_MAX
 from raftctl.metadata.records import BROKER_RESOURCE
@@ -19,7 +18,6 @@ from raftctl.metadata.records import BROKER_RESOURCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.replication.partition._partition import HostedPartition
     from raftctl.metadata.image import MetadataImage
 
 WINDOWS = 11
@@ -118,14 +116,3 @@ class Throttles:
         self.sending.configure(image, self._broker_id)
         self.fetching.configure(image, self._broker_id)
         self.moving.configure(image, self._broker_id)
-
-    def must_wait(self, hosted: HostedPartition, replica_id: int, now_ms: int) -> bool:
-        """Whether a follower gets nothing of this partition now, to keep to the rate."""
-        if replica_id == CONSUMER or replica_id in hosted.rules.isr or not hosted.sends_throttled:
-            return False
-        return self.sending.is_exceeded(now_ms)
-
-    def sent(self, hosted: HostedPartition, replica_id: int, size: int, now_ms: int) -> None:
-        """Counts what a follower gets of this partition."""
-        if replica_id != CONSUMER and size and hosted.sends_throttled:
-            self.sending.record(size, now_ms)

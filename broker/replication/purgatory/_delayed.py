@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from broker.replication.partition import HostedPartition
+from broker.replication.partition import Partition
 from broker.replication.purgatory._purgatory import DelayedOperation
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Awaited:
     """A partition that a produce waits for: its high watermark must reach `required_offset`."""
 
-    hosted: HostedPartition
+    replica: Partition
     required_offset: int
 
 
@@ -41,7 +41,7 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
     @property
     def partitions(self) -> list[TopicPartition]:
         """What it waits for."""
-        return [one.hosted.partition for one in self._awaited.values()]
+        return [one.replica.partition for one in self._awaited.values()]
 
     def settle_at_once(self) -> bool:
         """Settles what need not wait; returns whether that is everything."""
@@ -52,9 +52,9 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
     def is_complete_after(self, partition: TopicPartition) -> bool:
         """Settles what it appended to this partition, if that can be said now."""
         for index, one in list(self._awaited.items()):
-            if one.hosted.partition != partition:
+            if one.replica.partition != partition:
                 continue
-            error = one.hosted.rules.acknowledged(one.required_offset)
+            error = one.replica.state.acknowledged(one.required_offset)
             if error is not None:
                 del self._awaited[index]
                 self._settle(index, one, error)
@@ -69,7 +69,7 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
 
     def _settle(self, index: int, one: Awaited, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            hint = one.hosted.hint_for(error)
+            hint = one.replica.hint_for(error)
             self._results[index] = replace(self._results[index], error=error, current_leader=hint)
 
 
@@ -82,20 +82,20 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         params: FetchParams,
         partitions: list[FetchPartition],
         found: Sequence[FetchResult],
-        hosted: Mapping[TopicPartition, HostedPartition],
+        replicas: Mapping[TopicPartition, Partition],
         read: Callable[[], list[FetchResult]],
-        must_wait: Callable[[HostedPartition, int], bool],
+        must_wait: Callable[[Partition, int], bool],
         *,
         tell_high_watermarks: bool,
     ) -> None:
-        """`hosted` is the broker's own table, so that it always says what is there; `read` reads
+        """`replicas` is the broker's own table, so that it always says what is there; `read` reads
         the partitions again; `must_wait` tells where a follower gets nothing now, however much
         there is.
         """
         super().__init__(loop)
         self._params = params
         self._partitions = partitions
-        self._hosted = hosted
+        self._replicas = replicas
         self._read = read
         self._must_wait = must_wait
         self._tell_high_watermarks = tell_high_watermarks
@@ -113,18 +113,18 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
     def is_complete_after(self, partition: TopicPartition) -> bool:
         """Whether there is enough, or an error that the client should hear of at once."""
         index = self._indexes[partition]
-        wanted, hosted = self._partitions[index], self._hosted.get(partition)
+        wanted, replica = self._partitions[index], self._replicas.get(partition)
         params = self._params
-        if hosted is None or hosted.fetch_error(wanted, params):
+        if replica is None or replica.fetch_error(wanted, params):
             return True
-        if hosted.diverging(wanted) is not None or self._must_hear(hosted):
+        if replica.diverging(wanted) is not None or self._must_hear(replica):
             return True
         others = self._total - self._available[index]
         needed = params.min_bytes - others
         try:
             available = 0
-            if not self._must_wait(hosted, params.replica_id):
-                available = hosted.available_bytes(wanted, params, needed)
+            if not self._must_wait(replica, params.replica_id):
+                available = replica.available_bytes(wanted, params, needed)
         except KafkaError:
             # The log is damaged here: reading it again tells the client.
             return True
@@ -132,9 +132,9 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         self._total = others + available
         return available >= needed
 
-    def _must_hear(self, hosted: HostedPartition) -> bool:
+    def _must_hear(self, replica: Partition) -> bool:
         """Where consumers read from followers, those are told of commits without delay."""
-        return self._tell_high_watermarks and hosted.is_behind_in_high_watermark(
+        return self._tell_high_watermarks and replica.is_behind_in_high_watermark(
             self._params.replica_id
         )
 

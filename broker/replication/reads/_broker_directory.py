@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Endpoint
 
 
-class Neighbours:
+class BrokerDirectory:
     """Answers from `image`, which its owner keeps up to date."""
 
     def __init__(self, inter_broker_listener: str) -> None:

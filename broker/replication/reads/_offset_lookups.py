@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from broker.log.batches.record_batch import BatchHeader
     from broker.log.batches.records import TimestampOffset
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
     from broker.types import OffsetLookup, TopicPartition
     from raftctl.errors import ErrorCode
     from raftctl.runtime.api import Buffer, Worker
@@ -79,12 +79,12 @@ class OffsetLookups:
     def __init__(
         self,
         worker: Worker,
-        hosted: Mapping[TopicPartition, HostedPartition],
+        replicas: Mapping[TopicPartition, Partition],
         absence: Callable[[TopicPartition], ErrorCode],
     ) -> None:
-        """`hosted` is the broker's own table; `absence` says why a partition is not in it."""
+        """`replicas` is the broker's own table; `absence` says why a partition is not in it."""
         self._worker = worker
-        self._hosted = hosted
+        self._replicas = replicas
         self._absence = absence
 
     def by_time(
@@ -103,18 +103,18 @@ class OffsetLookups:
         """Of (partition, current leader epoch, leader epoch); results in order."""
         results = []
         for partition, current_leader_epoch, leader_epoch in lookups:
-            hosted = self._hosted.get(partition)
-            if hosted is None:
+            replica = self._replicas.get(partition)
+            if replica is None:
                 results.append((self._absence(partition), _NO_EPOCH))
             else:
-                results.append(hosted.end_offset_for_epoch(current_leader_epoch, leader_epoch))
+                results.append(replica.end_offset_for_epoch(current_leader_epoch, leader_epoch))
         return results
 
     def _find(self, lookup: OffsetLookup, replica_id: int, searches: _Searches) -> OffsetResult:
-        hosted = self._hosted.get(lookup.partition)
-        if hosted is None:
+        replica = self._replicas.get(lookup.partition)
+        if replica is None:
             return OffsetResult(self._absence(lookup.partition))
-        return hosted.find_offset(lookup, replica_id, searches.search)
+        return replica.find_offset(lookup, replica_id, searches.search)
 
     async def _warmed(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
         for _ in range(WARMINGS_MAX):
@@ -137,8 +137,8 @@ class OffsetLookups:
     def _cold(self, lookups: Sequence[OffsetLookup]) -> Callable[[], None] | None:
         """What a worker must call next; None if all is in memory."""
         for lookup in lookups:
-            hosted = self._hosted.get(lookup.partition)
-            call = None if hosted is None else hosted.warm_lookup(lookup)
+            replica = self._replicas.get(lookup.partition)
+            call = None if replica is None else replica.warm_lookup(lookup)
             if call is not None:
                 return call
         return None

@@ -1,7 +1,7 @@
-"""Reads what a Fetch asks for, and waits where there is too little (rows R7, R10).
+"""The reading half of a Fetch, which waits where there are too few bytes (rows R7, R10).
 
-With a session only its partitions with news are read (`session_news.py`): an idle Fetch waits for
-the others without a look at them.
+In a fetch session only the dirty partitions are read (`FetchSessionIndex`): an idle Fetch waits for
+the others without looking at them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from raftctl.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.replication.partition import HostedPartition, SessionNews, Throttles
+    from broker.replication.partition import FetchSessionIndex, Partition, Throttle
     from broker.replication.purgatory import Purgatory
-    from broker.replication.reads._broker_directory import Neighbours
+    from broker.replication.reads._broker_directory import BrokerDirectory
     from broker.replication.reads.cold_reads import ColdReads
     from broker.types import FetchParams, FetchPartition, TopicPartition
     from raftctl.config import NodeConfig
@@ -33,65 +33,74 @@ class Reads:
     def __init__(
         self,
         config: NodeConfig,
-        hosted: Mapping[TopicPartition, HostedPartition],
+        replicas: Mapping[TopicPartition, Partition],
         absence: Callable[[TopicPartition], ErrorCode],
         cold_reads: ColdReads,
-        throttles: Throttles,
-        neighbours: Neighbours,
+        sending: Throttle,
+        brokers: BrokerDirectory,
         waiting: Purgatory[list[FetchResult]],
     ) -> None:
-        """`hosted` is the broker's own table; `absence` says why a partition is not in it."""
+        """`replicas` is the broker's own table; `absence` says why a partition is not in it."""
         self._config = config
         self._broker_id = config.node_id
-        self._hosted = hosted
+        self._replicas = replicas
         self._absence = absence
         self._cold_reads = cold_reads
-        self._throttles = throttles
-        self._neighbours = neighbours
+        self._sending = sending
+        self._brokers = brokers
         self._waiting = waiting
         self._selects = config.replica_selector_class == RACK_AWARE_SELECTOR
         self._loop = asyncio.get_running_loop()
 
     def fetch(
-        self, params: FetchParams, partitions: list[FetchPartition], news: SessionNews | None
+        self,
+        params: FetchParams,
+        partitions: list[FetchPartition],
+        index: FetchSessionIndex | None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """See `ReplicaManager.fetch`."""
         if not self._cold_reads.is_cold(params, partitions):
-            return self._fetch_now(params, partitions, news)
+            return self._fetch_now(params, partitions, index)
         # A task, so that a client that leaves ends it.
-        return self._loop.create_task(self._fetch_warmed(params, partitions, news))
+        return self._loop.create_task(self._fetch_warmed(params, partitions, index))
 
     async def _fetch_warmed(
-        self, params: FetchParams, partitions: list[FetchPartition], news: SessionNews | None
+        self,
+        params: FetchParams,
+        partitions: list[FetchPartition],
+        index: FetchSessionIndex | None,
     ) -> list[FetchResult]:
         await self._cold_reads.warm(params, partitions)
-        found = self._fetch_now(params, partitions, news)
+        found = self._fetch_now(params, partitions, index)
         return found if isinstance(found, list) else await found
 
     def _fetch_now(
-        self, params: FetchParams, partitions: list[FetchPartition], news: SessionNews | None
+        self,
+        params: FetchParams,
+        partitions: list[FetchPartition],
+        index: FetchSessionIndex | None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         urgent = self._selects and self._must_hear(params.replica_id, partitions)
         results = self._read(params, partitions)
         self._cold_reads.read_ahead(params, partitions)
-        nothing = not partitions and (news is None or not news.has_resting)
+        nothing = not partitions and (index is None or not index.has_idle)
         at_once = nothing or urgent or params.max_wait_ms <= 0
         if at_once or is_enough(results, params.min_bytes):
-            self._end(params, partitions, news, results)
+            self._end(params, partitions, index, results)
             return results
         operation = DelayedFetch(
             self._loop,
             params,
             partitions,
             results,
-            self._hosted,
-            partial(self._read_last, params, partitions, news),
+            self._replicas,
+            partial(self._read_last, params, partitions, index),
             self.must_wait,
             tell_high_watermarks=self._selects,
         )
         watched = (wanted.partition for wanted in partitions)
-        if news is not None:
-            news.wait(partial(self._join, operation))
+        if index is not None:
+            index.wait(partial(self._join, operation))
         return self._waiting.wait(operation, watched, params.max_wait_ms)
 
     def _join(self, operation: DelayedFetch, wanted: FetchPartition) -> None:
@@ -99,30 +108,33 @@ class Reads:
         self._waiting.watch(operation, wanted.partition)
 
     def _read_last(
-        self, params: FetchParams, partitions: list[FetchPartition], news: SessionNews | None
+        self,
+        params: FetchParams,
+        partitions: list[FetchPartition],
+        index: FetchSessionIndex | None,
     ) -> list[FetchResult]:
         results = self._read(params, partitions)
-        self._end(params, partitions, news, results)
+        self._end(params, partitions, index, results)
         return results
 
     def _end(
         self,
         params: FetchParams,
         partitions: list[FetchPartition],
-        news: SessionNews | None,
+        index: FetchSessionIndex | None,
         results: Sequence[FetchResult],
     ) -> None:
-        """Lets the session's reader rest where these results say all there is to say."""
+        """Mark the partitions idle of which these results leave the reader nothing to ask for."""
         # Where it may be sent to another replica, that depends on more than this partition.
-        if news is None or not news.end(partitions) or not params.leader_only:
+        if index is None or not index.end(partitions) or not params.leader_only:
             return
         for wanted, result in zip(partitions, results, strict=True):
             if not (result.error or result.records or result.diverging):
-                self._hosted[wanted.partition].rest(wanted, params, news)
+                self._replicas[wanted.partition].mark_idle(wanted, params, index)
 
     def _must_hear(self, replica_id: int, partitions: Sequence[FetchPartition]) -> bool:
         """Whether a follower is to be told of a high watermark now, for the consumers it has."""
-        known = (self._hosted.get(wanted.partition) for wanted in partitions)
+        known = (self._replicas.get(wanted.partition) for wanted in partitions)
         return any(h is not None and h.is_behind_in_high_watermark(replica_id) for h in known)
 
     def _read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> list[FetchResult]:
@@ -140,40 +152,44 @@ class Reads:
     def _read_one(
         self, params: FetchParams, wanted: FetchPartition, max_bytes: int, min_one: bool
     ) -> FetchResult:
-        hosted = self._hosted.get(wanted.partition)
-        if hosted is None:
+        replica = self._replicas.get(wanted.partition)
+        if replica is None:
             return FetchResult(self._absence(wanted.partition))
-        if params.replica_id != CONSUMER and not hosted.rules.knows(params.replica_id):
-            error = hosted.rules.check_leader(wanted.current_leader_epoch)
+        if params.replica_id != CONSUMER and not replica.state.knows(params.replica_id):
+            error = replica.state.check_leader(wanted.current_leader_epoch)
             return FetchResult(error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        preferred = self._preferred(hosted, wanted, params)
+        preferred = self._preferred(replica, wanted, params)
         if preferred != self._broker_id:
-            return hosted.sends_to(preferred)
-        if self.must_wait(hosted, params.replica_id):
-            return hosted.fetch(wanted, params, max_bytes=0, min_one=False)
-        result = hosted.fetch(wanted, params, max_bytes=max_bytes, min_one=min_one)
-        self._throttles.sent(hosted, params.replica_id, result.size, self._now_ms())
+            return replica.sends_to(preferred)
+        if self.must_wait(replica, params.replica_id):
+            return replica.fetch(wanted, params, max_bytes=0, min_one=False)
+        result = replica.fetch(wanted, params, max_bytes=max_bytes, min_one=min_one)
+        if params.replica_id != CONSUMER and result.size and replica.sends_throttled:
+            self._sending.record(result.size, self._now_ms())
         return result
 
-    def must_wait(self, hosted: HostedPartition, replica_id: int) -> bool:
-        """Whether a follower gets nothing of this partition now, to keep to the rate."""
-        return self._throttles.must_wait(hosted, replica_id, self._now_ms())
+    def must_wait(self, replica: Partition, replica_id: int) -> bool:
+        """Return whether a follower gets nothing of this partition now, to keep to the rate.
 
-    def _preferred(
-        self, hosted: HostedPartition, wanted: FetchPartition, params: FetchParams
-    ) -> int:
+        A follower in sync never waits, because clients wait for it.
+        """
+        if replica_id == CONSUMER or replica_id in replica.state.isr or not replica.sends_throttled:
+            return False
+        return self._sending.is_exceeded(self._now_ms())
+
+    def _preferred(self, replica: Partition, wanted: FetchPartition, params: FetchParams) -> int:
         """The replica that a consumer should read from; this one if it is not for us to say."""
-        if params.leader_only or not params.client_rack or hosted.fetch_error(wanted, params):
+        if params.leader_only or not params.client_rack or replica.fetch_error(wanted, params):
             return self._broker_id
-        if not hosted.rules.is_leader:
+        if not replica.state.is_leader:
             return self._broker_id
-        end = hosted.log.log_end_offset
+        end = replica.log.log_end_offset
         leader = ReplicaView(self._broker_id, self._config.broker_rack, end, self._now_ms())
-        brokers = self._neighbours.image.brokers
+        brokers = self._brokers.image.brokers
         followers = [
-            ReplicaView(replica, brokers[replica].rack, one.log_end_offset, one.had_all_ms)
-            for replica, one in hosted.rules.readable_followers(wanted.fetch_offset).items()
-            if replica in brokers and brokers[replica].active
+            ReplicaView(follower, brokers[follower].rack, one.log_end_offset, one.had_all_ms)
+            for follower, one in replica.state.readable_followers(wanted.fetch_offset).items()
+            if follower in brokers and brokers[follower].active
         ]
         return closest(params.client_rack, leader, followers)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from broker.log.segments import Segment
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
     from broker.types import FetchParams, FetchPartition, TopicPartition
     from raftctl.runtime.api import Worker
 
@@ -29,7 +29,7 @@ WORKERS = 4
 class _Cold(NamedTuple):
     """What is not in memory, and whose it is."""
 
-    hosted: HostedPartition
+    replica: Partition
     call: Callable[[], None]
 
 
@@ -37,11 +37,11 @@ class ColdReads:
     """The reads from disk of one broker."""
 
     def __init__(
-        self, workers: Sequence[Worker], hosted: Mapping[TopicPartition, HostedPartition]
+        self, workers: Sequence[Worker], replicas: Mapping[TopicPartition, Partition]
     ) -> None:
-        """`hosted` is the broker's own table."""
+        """`replicas` is the broker's own table."""
         self._workers = workers
-        self._hosted = hosted
+        self._replicas = replicas
         self._ahead: dict[TopicPartition, asyncio.Future[None]] = {}
         """Reads ahead that are under way, one a partition."""
 
@@ -55,24 +55,24 @@ class ColdReads:
             cold = self._find(params, partitions)
             if cold is None:
                 return
-            ahead = self._ahead.get(cold.hosted.partition)
+            ahead = self._ahead.get(cold.replica.partition)
             if ahead is not None:
                 # It is just being read.
                 await asyncio.wait([ahead])
                 continue
             try:
-                await self._worker(cold.hosted).submit(cold.call)
+                await self._worker(cold.replica).submit(cold.call)
             except OSError as error:
-                self._failed(cold.hosted, error)
+                self._failed(cold.replica, error)
 
     def read_ahead(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
         """Starts to read what follows, where this is not in memory; waits for nothing."""
-        for hosted, segment, wanted, size in self._reads(params, partitions):
-            if hosted.partition in self._ahead:
+        for replica, segment, wanted, size in self._reads(params, partitions):
+            if replica.partition in self._ahead:
                 continue
             call = segment.warm_ahead(wanted.fetch_offset, size)
             if call is not None:
-                self._start(hosted, call)
+                self._start(replica, call)
 
     def close(self) -> None:
         """Ends the workers."""
@@ -80,46 +80,46 @@ class ColdReads:
             worker.close()
 
     def _find(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> _Cold | None:
-        for hosted, segment, wanted, size in self._reads(params, partitions):
+        for replica, segment, wanted, size in self._reads(params, partitions):
             call = segment.warm(wanted.fetch_offset, size)
             if call is not None:
-                return _Cold(hosted, call)
+                return _Cold(replica, call)
         return None
 
     def _reads(
         self, params: FetchParams, partitions: Sequence[FetchPartition]
-    ) -> Iterator[tuple[HostedPartition, Segment, FetchPartition, int]]:
+    ) -> Iterator[tuple[Partition, Segment, FetchPartition, int]]:
         """What the fetch reads of which segment, and at most how many bytes."""
         left = params.max_bytes
         for step in range(len(partitions)):
             wanted = partitions[(params.first + step) % len(partitions)]
-            hosted = self._hosted.get(wanted.partition)
-            if hosted is None or hosted.log.offline is not None or left <= 0:
+            replica = self._replicas.get(wanted.partition)
+            if replica is None or replica.log.offline is not None or left <= 0:
                 continue
             size = max(min(left, wanted.max_bytes), 1)
-            yield hosted, hosted.log.segment_at(wanted.fetch_offset), wanted, size
+            yield replica, replica.log.segment_at(wanted.fetch_offset), wanted, size
             # Each record has a byte at least.
-            left -= max(0, min(size, hosted.log.log_end_offset - wanted.fetch_offset))
+            left -= max(0, min(size, replica.log.log_end_offset - wanted.fetch_offset))
 
-    def _start(self, hosted: HostedPartition, call: Callable[[], None]) -> None:
+    def _start(self, replica: Partition, call: Callable[[], None]) -> None:
         try:
-            future = self._worker(hosted).submit(call)
+            future = self._worker(replica).submit(call)
         except KafkaError:
             # The disk is far behind: who needs these bytes will wait for them.
             return
-        self._ahead[hosted.partition] = future
+        self._ahead[replica.partition] = future
 
         def done(future: asyncio.Future[None]) -> None:
-            del self._ahead[hosted.partition]
+            del self._ahead[replica.partition]
             if not future.cancelled() and isinstance(error := future.exception(), OSError):
-                self._failed(hosted, error)
+                self._failed(replica, error)
 
         future.add_done_callback(done)
 
-    def _failed(self, hosted: HostedPartition, error: OSError) -> None:
-        if self._hosted.get(hosted.partition) is hosted:
-            hosted.log.failed(error)
+    def _failed(self, replica: Partition, error: OSError) -> None:
+        if self._replicas.get(replica.partition) is replica:
+            replica.log.failed(error)
 
-    def _worker(self, hosted: HostedPartition) -> Worker:
+    def _worker(self, replica: Partition) -> Worker:
         # Python's own hash differs from run to run.
-        return self._workers[zlib.crc32(str(hosted.partition).encode()) % len(self._workers)]
+        return self._workers[zlib.crc32(str(replica.partition).encode()) % len(self._workers)]

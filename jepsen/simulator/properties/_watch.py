@@ -284,44 +284,44 @@ class Watcher:
     def _look_at_partitions(self, replicas: Any) -> None:
         known_partitions = self._partitions
         changed: list[Any] = []
-        for hosted in replicas.hosted.values():
-            rules, log = hosted.rules, hosted.log
+        for replica in replicas.partitions.values():
+            core, log = replica.state, replica.log
             state = (
-                rules.is_leader,
-                rules.leader_epoch,
-                rules.high_watermark,
+                core.is_leader,
+                core.leader_epoch,
+                core.high_watermark,
                 log.log_end_offset,
-                rules.isr,
+                core.isr,
             )
-            known = known_partitions.get(hosted)
+            known = known_partitions.get(replica)
             if known is None or known[0] != state:
-                changed.append(hosted)
+                changed.append(replica)
             if known is None:
-                self._look_at_partition(hosted, state, None)
+                self._look_at_partition(replica, state, None)
             elif known[0] != state:
-                self._look_at_partition(hosted, state, known[1])
+                self._look_at_partition(replica, state, known[1])
         if changed:
             replicas.invariants(changed)
 
     def _look_at_partition(
-        self, hosted: Any, state: _PartitionState, before: PartitionView | None
+        self, replica: Any, state: _PartitionState, before: PartitionView | None
     ) -> None:
-        if hosted.log.offline is not None:
+        if replica.log.offline is not None:
             return  # Nobody can read it, so nobody is promised anything of it either.
         leads, leader_epoch, high_watermark, log_end, isr = state
         view = PartitionView(
             node_id=self._id,
             life=self._life,
-            partition=f"{hosted.partition}/{hosted.topic_id}",
+            partition=f"{replica.partition}/{replica.topic_id}",
             leads=leads,
             leader_epoch=leader_epoch,
             high_watermark=high_watermark,
             log_end=log_end,
             isr=isr,
-            min_isr=hosted.rules.effective_min_insync,
-            read=functools.partial(_read_partition, hosted.log),
+            min_isr=replica.state.effective_min_insync,
+            read=functools.partial(_read_partition, replica.log),
         )
-        self._partitions[hosted] = (state, view)
+        self._partitions[replica] = (state, view)
         self._properties.partition_changed(PartitionChange(before, view))
 
 

@@ -22,7 +22,7 @@ from broker.apis.handler.fetch_sessions import (
     Wanted,
 )
 from broker.protocol.versions import SERVED, ApiKey
-from broker.replication.partition import HostedPartition
+from broker.replication.partition import Partition
 from broker.types import EpochEndOffset, FetchPartition, FetchResult, TopicPartition
 from broker.types import FetchKey as Key
 from raftctl.errors import ErrorCode
@@ -144,7 +144,7 @@ def test_an_answer_that_the_client_did_not_wait_for_is_refused() -> None:
     late = known.begin(request([], session_id, 1), 0)
     known.begin(request([], session_id, 2), 0)
     assert late.news is not None
-    late.news.rest(unused_place(Key("t", 0)), wanted_of(Key("t", 0)), None)
+    late.news.mark_idle(unused_place(Key("t", 0)), wanted_of(Key("t", 0)), None)
     assert late.answer([RECORDS]) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
     assert list(late.news) == keys(1), "nobody was told of it"
 
@@ -155,7 +155,7 @@ def test_another_way_of_reading_begins_with_all_partitions() -> None:
     news = known.begin(request([], session_id, 1), 0).news
     assert news is not None
     for key in keys(3):
-        news.rest(unused_place(key), wanted_of(key), None)
+        news.mark_idle(unused_place(key), wanted_of(key), None)
     assert known.begin(request([], session_id, 2), 0).partitions == []
     committed = Reader(isolation_level=1)
     turn = known.begin(request([], session_id, 3, reader=committed), 0)
@@ -209,10 +209,10 @@ def test_all_sessions_together_have_a_bounded_number_of_partitions(
     assert opened(known, 5) != 0
 
 
-def unused_place(key: Key) -> HostedPartition:
+def unused_place(key: Key) -> Partition:
     """A partition where a reader can rest, and nothing else."""
     nothing: Any = None
-    return HostedPartition(wanted_of(key).partition, UUID(int=1), nothing, nothing)
+    return Partition(wanted_of(key).partition, UUID(int=1), nothing, nothing)
 
 
 def wanted_of(key: Key) -> FetchPartition:
@@ -249,7 +249,7 @@ def test_a_client_with_a_session_knows_what_one_without_would(steps: list[tuple[
         elif step == "fail":
             truth[key] = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if step in ("change", "fail"):
-            places[key].has_news()
+            places[key].mark_dirty()
         elif step == "fetch":
             gone = sorted(sent - wants)
             asked = request(sorted(wants - sent), session_id, epoch, forgotten=gone)
@@ -257,7 +257,7 @@ def test_a_client_with_a_session_knows_what_one_without_would(steps: list[tuple[
             results = {key: truth[key] for key, _ in turn.partitions}
             for key, result in results.items():
                 if not result.error and turn.news is not None:
-                    turn.news.rest(places[key], wanted_of(key), None)
+                    turn.news.mark_idle(places[key], wanted_of(key), None)
             assert not set(turn.news or ()) & {k for k, r in results.items() if not r.error}
             error, told = turn.answer(list(results.values()))
             assert error is ErrorCode.NONE

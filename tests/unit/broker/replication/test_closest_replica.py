@@ -65,7 +65,7 @@ async def test_a_leader_sends_a_consumer_to_its_rack_and_nobody_else() -> None:
         world.create_topic()
         leader = world.nodes[1]
         leader.append(BATCH)
-        await eventually(lambda: leader.hosted().rules.high_watermark == 1)
+        await eventually(lambda: leader.replica().state.high_watermark == 1)
         sent = fetch_now(leader, wanted(0), from_rack("b", wait_ms=60_000))
         assert sent == FetchResult(ErrorCode.NONE, 1, 1, 0, preferred_read_replica=2)
         for how in (from_rack("a"), from_rack("z"), from_rack(""), params()):
@@ -78,9 +78,9 @@ async def test_only_replicas_in_sync_that_have_the_offset_are_named() -> None:
         world.create_topic()
         leader = world.nodes[1]
         leader.append(BATCH)
-        await eventually(lambda: leader.hosted().rules.high_watermark == 1)
+        await eventually(lambda: leader.replica().state.high_watermark == 1)
         assert fetch_now(leader, wanted(1), from_rack("b")).preferred_read_replica == 2
-        leader.hosted().rules.followers[2].log_start_offset = 1
+        leader.replica().state.followers[2].log_start_offset = 1
         assert fetch_now(leader, wanted(0), from_rack("b")).preferred_read_replica == -1
         world.fence(3)
         assert fetch_now(leader, wanted(0), from_rack("c")).size == len(BATCH)
@@ -97,13 +97,13 @@ async def test_a_follower_serves_to_its_high_watermark_and_tells_what_it_cannot_
         leader, follower = world.nodes[1], world.nodes[2]
         for _ in range(3):
             leader.append(BATCH)
-        await eventually(lambda: follower.hosted().rules.high_watermark == 3)
+        await eventually(lambda: follower.replica().state.high_watermark == 3)
         assert fetch_now(follower, wanted(0, epoch=0), from_rack("b")).size == 3 * len(BATCH)
         assert not fetch_now(follower, wanted(3), from_rack("b")).records
         beyond = fetch_now(follower, wanted(4), from_rack("b"))
         assert beyond.error is ErrorCode.OFFSET_NOT_AVAILABLE
         for node in (leader, follower):
-            node.hosted().log.advance_log_start(1)
+            node.replica().log.advance_log_start(1)
         below = fetch_now(follower, wanted(0), from_rack("b"))
         assert below.error is ErrorCode.OFFSET_OUT_OF_RANGE
         stale = fetch_now(follower, wanted(0, epoch=1), from_rack("b"))
@@ -120,9 +120,9 @@ async def test_records_that_are_not_committed_are_not_served_by_a_follower() -> 
         leader, follower = world.nodes[1], world.nodes[2]
         world.set_isr(1)
         leader.append(BATCH)
-        world.nodes[2].replicas._fetchers.follow(follower.hosted(), 1)
+        world.nodes[2].replicas._fetchers.follow(follower.replica(), 1)
         world.controller.refuse = [ErrorCode.REQUEST_TIMED_OUT] * 1_000
-        await eventually(lambda: follower.hosted().log.log_end_offset == 1)
+        await eventually(lambda: follower.replica().log.log_end_offset == 1)
         found = fetch_now(follower, wanted(0), from_rack("b"))
         assert (found.error, list(found.records), found.high_watermark) == (ErrorCode.NONE, [], 0)
         world.controller.refuse.clear()
@@ -164,7 +164,7 @@ async def test_librdkafka_reads_from_the_follower_in_its_rack_and_survives_its_l
         leader = world.nodes[1]
         for number in range(10):
             leader.append(make_batch([b"%d" % number]))
-        await eventually(lambda: leader.hosted().rules.high_watermark == 10)
+        await eventually(lambda: leader.replica().state.high_watermark == 10)
         settings: dict[str, Any] = {
             "bootstrap.servers": f"127.0.0.1:{leader.port}",
             "client.rack": "b",

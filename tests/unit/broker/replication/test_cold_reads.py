@@ -110,7 +110,7 @@ async def test_a_disk_that_refuses_what_is_not_in_memory_takes_its_directory_off
         parked = leader.replicas.fetch(params(wait_ms=60_000), [wanted(0)])
         assert isinstance(parked, asyncio.Future)
         assert [result.error for result in await parked] == [ErrorCode.KAFKA_STORAGE_ERROR]
-        assert leader.hosted().log.offline is not None
+        assert leader.replica().log.offline is not None
         assert [type(failure) for failure in leader.failures] == [OSError]
         leader.failures.clear()
         # Nobody asks that disk again.

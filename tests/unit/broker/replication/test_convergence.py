@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log.partition_log import _opening as opening
-from broker.replication.partition import Fetched, HostedPartition, Partition
+from broker.replication.partition import Fetched, Partition, PartitionState
 from broker.types import FetchParams, FetchPartition, TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.configs.topic import TopicConfig
@@ -49,39 +49,39 @@ class Replica:
         self._host(log)
 
     def _host(self, log: PartitionLog) -> None:
-        rules = Partition(
+        state = PartitionState(
             self.broker_id,
             high_watermark=log.high_watermark,
             lag_time_max_ms=30_000,
             may_join=lambda _broker, _epoch: True,
         )
-        self.hosted = HostedPartition(PARTITION, UUID(int=1), rules, log)
+        self.replica = Partition(PARTITION, UUID(int=1), state, log)
 
     def enter(self, image: PartitionImage) -> None:
-        end = self.hosted.log.log_end_offset
+        end = self.replica.log.log_end_offset
         if image.leader != self.broker_id:
-            self.hosted.rules.become_follower(image)
-        elif self.hosted.rules.become_leader(image, log_end_offset=end, now_ms=0):
-            self.hosted.log.epochs.assign(image.leader_epoch, self.hosted.log.log_end_offset)
+            self.replica.state.become_follower(image)
+        elif self.replica.state.become_leader(image, log_end_offset=end, now_ms=0):
+            self.replica.log.epochs.assign(image.leader_epoch, self.replica.log.log_end_offset)
 
     def write(self, value: bytes) -> None:
-        self.hosted.append(make_batch([value]), 1, 0, 0)
+        self.replica.append(make_batch([value]), 1, 0, 0)
 
     def copy(self, leader: Replica, max_bytes: int = 1 << 20) -> ErrorCode:
         """One round of a follower's fetch."""
-        own = self.hosted
+        own = self.replica
         wanted = FetchPartition(
             PARTITION,
             own.topic_id,
-            own.rules.leader_epoch,
+            own.state.leader_epoch,
             own.log.log_end_offset,
             own.log.epochs.latest,
             own.log.log_start_offset,
             max_bytes,
         )
         params = FetchParams(self.broker_id, -1, 0, 1, max_bytes, read_committed=False)
-        leader.hosted.follower_fetched(wanted, params, 0)
-        found = leader.hosted.fetch(wanted, params, max_bytes=max_bytes, min_one=True)
+        leader.replica.follower_fetched(wanted, params, 0)
+        found = leader.replica.fetch(wanted, params, max_bytes=max_bytes, min_one=True)
         if found.error:
             return found.error
         if found.diverging is not None:
@@ -94,11 +94,11 @@ class Replica:
     @property
     def content(self) -> list[tuple[int, int, int]]:
         """(offset, leader epoch, CRC) of each batch."""
-        return [(h.base_offset, h.leader_epoch, h.crc) for h in self.hosted.log.headers()]
+        return [(h.base_offset, h.leader_epoch, h.crc) for h in self.replica.log.headers()]
 
     @property
     def high_watermark(self) -> int:
-        return self.hosted.rules.high_watermark
+        return self.replica.state.high_watermark
 
 
 def state(leader: int, epoch: int, *replicas: int, isr: tuple[int, ...] = ()) -> PartitionImage:
@@ -118,8 +118,8 @@ def test_a_restarted_follower_that_then_leads_has_what_was_acknowledged() -> Non
     b.copy(a)
     # B's next fetch commits m2 at A, but B dies before it reads the answer.
     commits_only = Replica(2)
-    commits_only.hosted.log.append_as_follower(
-        b"".join(b.hosted.log.read(0, max_bytes=1 << 20, up_to_offset=2, min_one=True))
+    commits_only.replica.log.append_as_follower(
+        b"".join(b.replica.log.read(0, max_bytes=1 << 20, up_to_offset=2, min_one=True))
     )
     commits_only.enter(state(1, 0, 1, 2))
     commits_only.copy(a)
@@ -207,27 +207,27 @@ class History:
 
     def _restart(self) -> None:
         replica = self.replicas[self.chance.choice(IDS)]
-        known = replica.hosted.rules
+        known = replica.replica.state
         replica.restart(high_watermark=0)
         replica.enter(state(known.leader_id, known.leader_epoch, *IDS))
 
     def _write(self) -> None:
         for replica in self.replicas.values():
-            if replica.hosted.rules.is_leader:
+            if replica.replica.state.is_leader:
                 for _ in range(self.chance.randrange(1, 4)):
                     self._written += 1
                     replica.write(b"%d" % self._written)
 
     def _copy(self) -> None:
         replica = self.replicas[self.chance.choice(IDS)]
-        source = replica.hosted.rules.leader_id
+        source = replica.replica.state.leader_id
         if source not in (-1, replica.broker_id):
             max_bytes = self.chance.choice([1, 1 << 20])
             replica.copy(self.replicas[source], max_bytes=max_bytes)
 
 
 def epochs_with_records(replica: Replica) -> list[tuple[int, int]]:
-    log = replica.hosted.log
+    log = replica.replica.log
     return [entry for entry in log.epochs.entries if entry[1] < log.log_end_offset]
 
 
@@ -247,4 +247,4 @@ def test_whatever_happened_before_all_end_up_with_the_leaders_log(seed: int) -> 
             assert follower.copy(leader) is ErrorCode.NONE
         assert follower.content == leader.content
         assert epochs_with_records(follower) == epochs_with_records(leader)
-    assert leader.high_watermark == leader.hosted.log.log_end_offset
+    assert leader.high_watermark == leader.replica.log.log_end_offset

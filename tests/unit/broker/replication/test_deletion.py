@@ -37,7 +37,7 @@ async def fill(world: World) -> Node:
     leader = world.nodes[1]
     for _ in range(RECORDS):
         leader.append(BATCH)
-    await eventually(lambda: leader.hosted().rules.high_watermark == RECORDS)
+    await eventually(lambda: leader.replica().state.high_watermark == RECORDS)
     return leader
 
 
@@ -53,7 +53,7 @@ def delete(
 
 
 def starts(world: World) -> list[int]:
-    return [node.hosted().log.log_start_offset for node in world.nodes.values()]
+    return [node.replica().log.log_start_offset for node in world.nodes.values()]
 
 
 async def test_all_replicas_hide_what_is_deleted_before_it_is_answered() -> None:
@@ -176,7 +176,7 @@ async def test_kafka_python_describes_log_directories(kafka_python: Any) -> None
     admins = importlib.import_module("kafka.admin")
     async with World(1, listen=True, log_dirs="/d1,/d2") as world:
         leader = await fill(world)
-        size = leader.hosted().log.size
+        size = leader.replica().log.size
         leader.files.broken_under = "/d2"
 
         def administer() -> Any:

@@ -27,7 +27,7 @@ async def produced(node: Node, count: int, *, size: int = 10) -> list[int]:
 
 
 def content(node: Node, partition: TopicPartition = P0) -> list[tuple[int, int, int]]:
-    return [(h.base_offset, h.leader_epoch, h.crc) for h in node.hosted(partition).log.headers()]
+    return [(h.base_offset, h.leader_epoch, h.crc) for h in node.replica(partition).log.headers()]
 
 
 @pytest.mark.req("R1", "R2", "R5")
@@ -37,8 +37,8 @@ async def test_three_replicas_acknowledge_and_hold_the_same() -> None:
         one, two, three = world.nodes.values()
         assert await produced(one, 50) == list(range(50))
         assert content(one) == content(two) == content(three)
-        await eventually(lambda: two.hosted().rules.high_watermark == 50)
-        assert [two.hosted().log.high_watermark, one.hosted().log.high_watermark] == [50, 50]
+        await eventually(lambda: two.replica().state.high_watermark == 50)
+        assert [two.replica().log.high_watermark, one.replica().log.high_watermark] == [50, 50]
 
 
 @pytest.mark.req("R1")
@@ -116,7 +116,7 @@ async def test_a_retry_across_a_killed_leader_is_not_appended_twice() -> None:
         again = two.append(batch(2))
         assert isinstance(again, AppendResult)
         assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)
-        assert two.hosted().log.log_end_offset == 4
+        assert two.replica().log.log_end_offset == 4
 
 
 @pytest.mark.req("R1")
@@ -128,12 +128,12 @@ async def test_a_follower_left_behind_starts_where_the_leader_does() -> None:
         world.fence(3)
         world.set_isr(1, 2)
         await produced(one, 10)
-        await eventually(lambda: one.hosted().rules.high_watermark == 10)
+        await eventually(lambda: one.replica().state.high_watermark == 10)
         one.replicas.delete_records(0, [(P0, 6)])
-        await eventually(lambda: two.hosted().log.log_start_offset == 6)
+        await eventually(lambda: two.replica().log.log_start_offset == 6)
         await three.start()
         await eventually(lambda: content(three) == content(one)[6:])
-        assert three.hosted().log.log_start_offset == 6
+        assert three.replica().log.log_start_offset == 6
 
 
 async def test_a_leader_on_a_new_port_is_found() -> None:
@@ -172,7 +172,7 @@ async def test_a_follower_names_only_what_changed(monkeypatch: pytest.MonkeyPatc
         world.create_topic(partitions=20)
         one, two = world.nodes.values()
         await produced(one, 5)
-        await eventually(lambda: two.hosted().rules.high_watermark == 5)
+        await eventually(lambda: two.replica().state.high_watermark == 5)
         # All of them once for the session; since then only the one that moves.
         assert named.count(20) == 1
         assert set(named[named.index(20) + 1 :]) <= {0, 1}

@@ -92,7 +92,7 @@ async def test_a_leader_acknowledges_and_shows_what_is_on_its_disk(gate: Gate) -
         assert not fetch_now(node, wanted(0)).records
         gate.open()
         assert (await done)[0] == AppendResult(ErrorCode.NONE, 0, -1, 0)
-        await eventually(lambda: node.hosted().rules.high_watermark == 2)
+        await eventually(lambda: node.replica().state.high_watermark == 2)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -113,7 +113,7 @@ async def test_no_more_than_flush_messages_are_acknowledged_before_a_flush(
         assert not third.done()
         gate.open()
         assert (await third)[0] == AppendResult(ErrorCode.NONE, 2, -1, 0)
-        assert node.hosted().log.recovery_point >= 3
+        assert node.replica().log.recovery_point >= 3
 
 
 async def test_what_must_be_flushed_first_is_refused_if_the_disk_refuses() -> None:
@@ -136,12 +136,12 @@ async def test_acks_all_waits_for_the_disk_of_each_replica_in_sync(gate: Gate) -
         assert (await first)[0].error is ErrorCode.NONE
         gate.close(follower)
         done = waiting(leader)
-        await eventually(lambda: follower.hosted().log.log_end_offset == 2)
+        await eventually(lambda: follower.replica().log.log_end_offset == 2)
         await asyncio.sleep(0.05)
         assert not done.done()
         gate.open()
         assert (await done)[0].error is ErrorCode.NONE
-        durable = [node.hosted().log.recovery_point for node in world.nodes.values()]
+        durable = [node.replica().log.recovery_point for node in world.nodes.values()]
         assert durable == [2, 2, 2]
 
 
@@ -174,12 +174,12 @@ async def test_a_new_leader_flushes_what_it_has() -> None:
         one, two = world.nodes.values()
         for _ in range(3):
             one.append(BATCH)
-        await eventually(lambda: two.hosted().log.log_end_offset == 3)
-        assert two.hosted().log.recovery_point == 0
+        await eventually(lambda: two.replica().log.log_end_offset == 3)
+        assert two.replica().log.recovery_point == 0
         world.controller.commit(ConfigRecord(TOPIC_RESOURCE, "t", "flush.on.ack", "true"))
         world.elect(2)
-        await eventually(lambda: two.hosted().rules.high_watermark == 3)
-        assert two.hosted().log.recovery_point == 3
+        await eventually(lambda: two.replica().state.high_watermark == 3)
+        assert two.replica().log.recovery_point == 3
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -209,7 +209,7 @@ async def test_all_brokers_lose_power_at_once_and_nothing_acknowledged_is_lost(s
 
 
 def crcs(node: Node) -> dict[int, int]:
-    return {header.base_offset: header.crc for header in node.hosted().log.headers()}
+    return {header.base_offset: header.crc for header in node.replica().log.headers()}
 
 
 def same_everywhere(world: World, leader: Node) -> bool:
@@ -222,8 +222,8 @@ async def test_a_follower_does_not_claim_what_a_crash_would_take(gate: Gate) -> 
         leader, follower = world.nodes.values()
         gate.close(follower)
         done = waiting(leader)
-        await eventually(lambda: follower.hosted().log.log_end_offset == 1)
-        assert leader.hosted().rules.followers[2].log_end_offset == 0
+        await eventually(lambda: follower.replica().log.log_end_offset == 1)
+        assert leader.replica().state.followers[2].log_end_offset == 0
         assert not fetch_now(leader, wanted(0), params()).records
         gate.open()
         assert (await done)[0].error is ErrorCode.NONE

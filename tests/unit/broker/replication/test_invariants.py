@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.replication.partition._fetch_session_index import SessionNews
-from broker.replication.partition._partition import Fetched, HostedPartition
-from broker.replication.partition._partition_state import Partition
+from broker.replication.partition._fetch_session_index import FetchSessionIndex
+from broker.replication.partition._partition import Fetched, Partition
+from broker.replication.partition._partition_state import PartitionState
 from broker.replication.partition._throttle import SampledRate
 from broker.replication.purgatory._purgatory import DelayedOperation, Purgatory
 from broker.replication.purgatory._timing_wheel import TimingWheel
@@ -30,14 +30,14 @@ def image(leader: int, epoch: int, version: int, *isr: int) -> PartitionImage:
     return PartitionImage((1, 2, 3), isr or (1, 2, 3), leader, epoch, version)
 
 
-def replica(high_watermark: int = 0) -> Partition:
+def replica(high_watermark: int = 0) -> PartitionState:
     """Broker 1's."""
-    return Partition(
+    return PartitionState(
         1, high_watermark=high_watermark, lag_time_max_ms=10, may_join=lambda _id, _epoch: True
     )
 
 
-def fetched(state: Partition, follower: int, offset: int, now_ms: int) -> None:
+def fetched(state: PartitionState, follower: int, offset: int, now_ms: int) -> None:
     state.follower_fetched(
         follower,
         fetch_offset=offset,
@@ -72,8 +72,8 @@ def test_a_replica_leads_proposes_follows_and_resigns() -> None:
 def test_a_follower_that_is_cut_within_a_batch() -> None:
     log = new_log(FakeFiles())
     log.restart_at(12)
-    partition = HostedPartition(P0, TOPIC_ID, replica(12), log)
-    partition.rules.become_follower(image(2, 1, 1))
+    partition = Partition(P0, TOPIC_ID, replica(12), log)
+    partition.state.become_follower(image(2, 1, 1))
     batch = make_batch([b"a", b"b", b"c", b"d"], base_offset=10)
     partition.append_fetched(Fetched(batch, 12, 10))
     partition.align_with(0, 13)
@@ -123,7 +123,7 @@ async def test_a_session_is_idle_and_dirty_again() -> None:
     async with World(2) as world:
         world.create_topic()
         leader = world.nodes[1]
-        index, one = SessionNews(), wanted(0, topic_id=TOPIC_ID)
+        index, one = FetchSessionIndex(), wanted(0, topic_id=TOPIC_ID)
         index.want(one.key)
         for offset in (0, 0, 1):
             leader.replicas.fetch(params(2), [wanted(offset, topic_id=TOPIC_ID)], index)
@@ -144,6 +144,6 @@ async def test_brokers_take_over_and_hand_back() -> None:
             await done
         one = world.nodes[1]
         one.replicas.delete_records(0, [(P0, 2)])
-        await eventually(lambda: world.nodes[3].hosted().log.log_start_offset == 2)
+        await eventually(lambda: world.nodes[3].replica().log.log_start_offset == 2)
         world.fence(3)
         world.set_isr(1, 2)

@@ -130,13 +130,13 @@ async def test_a_leader_whose_directory_fails_says_so_and_waits_for_another() ->
         assert (await waiting)[0].error is not ErrorCode.NONE, "nobody else has it"
         refuses(node)
         assert node.failed_directories == [directory_id(1, "/d1")]
-        assert not node.hosted().rules.is_leader
+        assert not node.replica().state.is_leader
         world.elect(1, (1, 2))
         refuses(node)
         world.elect(2, (2,))
         refuses(node)
-        assert node.hosted().hint().leader_id == 2
-        assert node.hosted(P1).rules.is_leader
+        assert node.replica().hint().leader_id == 2
+        assert node.replica(P1).state.is_leader
         results = node.replicas.append(1, 1_000, [(P1, BATCH)])
         assert isinstance(results, list)
         assert results[0].error is ErrorCode.NONE
@@ -150,13 +150,13 @@ async def test_a_follower_whose_directory_fails_stops_copying_that_partition() -
         world.create_topic(partitions=2)
         await placed(world)
         leader.append(BATCH)
-        await eventually(lambda: follower.hosted().log.log_end_offset == 1)
+        await eventually(lambda: follower.replica().log.log_end_offset == 1)
         break_first(follower)
         leader.append(BATCH)
         await eventually(lambda: follower.failed_directories == [directory_id(2, "/d1")])
-        assert follower.hosted().log.log_end_offset == 1
+        assert follower.replica().log.log_end_offset == 1
         leader.replicas.append(1, 1_000, [(P1, BATCH)])
-        await eventually(lambda: follower.hosted(P1).log.log_end_offset == 1)
+        await eventually(lambda: follower.replica(P1).log.log_end_offset == 1)
         assert follower.failures == []
 
 
@@ -199,7 +199,7 @@ async def test_a_replica_moves_while_it_is_served(flush_messages: str) -> None:
         world.create_topic(partitions=2)
         await placed(world)
         assert await fill(leader, 3) == 3
-        before = leader.hosted().log
+        before = leader.replica().log
         for node in (leader, follower):
             assert node.replicas.move_log(P0, "/d2") is ErrorCode.NONE
         taken = await fill(leader, 20)
@@ -207,12 +207,12 @@ async def test_a_replica_moves_while_it_is_served(flush_messages: str) -> None:
         await eventually(lambda: place(world, 0, 2) == directory_id(2, "/d2"))
         taken += await fill(leader, 5)
         assert taken == 25
-        assert leader.hosted().log is not before
+        assert leader.replica().log is not before
         for node in (leader, follower):
-            log = node.hosted().log
+            log = node.replica().log
             assert (log.directory, log.log_end_offset) == ("/d2/t-0", 28)
             assert "t-0" not in node.files.names("/d1")
-        assert fetch_now(leader, wanted(0)).size == leader.hosted().log.size
+        assert fetch_now(leader, wanted(0)).size == leader.replica().log.size
 
 
 async def test_copying_keeps_to_its_rate() -> None:
@@ -229,7 +229,7 @@ async def test_copying_keeps_to_its_rate() -> None:
 
 
 def is_in(node: Node, path: str) -> bool:
-    return node.hosted().log.directory == f"{path}/t-0"
+    return node.replica().log.directory == f"{path}/t-0"
 
 
 async def test_clients_move_replicas() -> None:
@@ -263,8 +263,8 @@ async def test_what_is_in_a_directory_that_is_offline_from_the_start_is_not_made
         node.files.broken_under = "/d1"
         await node.start()
         await eventually(lambda: node.failed_directories == [directory_id(1, "/d1")])
-        assert P0 not in node.replicas.hosted
-        assert P1 in node.replicas.hosted
+        assert P0 not in node.replicas.partitions
+        assert P1 in node.replicas.partitions
         assert fetch_now(node, wanted(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert not node.files.exists("/d2/t-0"), "an empty log must not pass for it"
         assert node.failures == []
@@ -274,15 +274,15 @@ async def test_a_replica_whose_place_nobody_knows_is_made_anew_only_if_it_is_not
     async with World(2, log_dirs=TWO) as world:
         enable(world, 2)  # Places are not told below that level.
         world.create_topic()
-        await eventually(lambda: P0 in world.nodes[1].replicas.hosted)
+        await eventually(lambda: P0 in world.nodes[1].replicas.partitions)
         node = world.nodes[1]
-        home = node.hosted().log.directory.rpartition("/")[0]
+        home = node.replica().log.directory.rpartition("/")[0]
         await node.kill()
         node.files.broken_under = home
         await node.start()
-        assert P0 not in node.replicas.hosted, "it is in sync, with what it had"
+        assert P0 not in node.replicas.partitions, "it is in sync, with what it had"
         world.elect(2, isr=(2,))
-        await eventually(lambda: P0 in node.replicas.hosted)
+        await eventually(lambda: P0 in node.replicas.partitions)
 
 
 async def test_a_foreign_directory_costs_its_partition_and_not_the_broker() -> None:
@@ -291,7 +291,7 @@ async def test_a_foreign_directory_costs_its_partition_and_not_the_broker() -> N
         (home,) = node.config.log_dirs
         node.files.make_directories(f"{home}/t-0")
         world.create_topic(partitions=2)
-        await eventually(lambda: P1 in node.replicas.hosted)
-        assert P0 not in node.replicas.hosted
+        await eventually(lambda: P1 in node.replicas.partitions)
+        assert P0 not in node.replicas.partitions
         assert fetch_now(node, wanted(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert node.failures == []

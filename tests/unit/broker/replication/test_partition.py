@@ -1,4 +1,4 @@
-"""The rules of one partition: high watermark, in-sync replicas, leader epochs."""
+"""The state of one partition: high watermark, in-sync replicas, leader epochs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.partition import IsrProposal, Partition
+from broker.replication.partition import IsrProposal, PartitionState
 from raftctl.errors import ErrorCode
 from raftctl.metadata.image import PartitionImage
 
 LAG = 30_000
 
 
-class Rules(Partition):
+class State(PartitionState):
     """Broker 1's replica; `blocked` brokers may not join an ISR."""
 
     def __init__(self, *, high_watermark: int = 0, min_insync: int = 1) -> None:
@@ -42,14 +42,16 @@ def image(
 
 def leading(
     partition: PartitionImage | None = None, *, end: int = 0, min_insync: int = 1, high: int = 0
-) -> Rules:
-    rules = Rules(high_watermark=high, min_insync=min_insync)
-    assert rules.become_leader(partition or image(), log_end_offset=end, now_ms=0)
-    return rules
+) -> State:
+    state = State(high_watermark=high, min_insync=min_insync)
+    assert state.become_leader(partition or image(), log_end_offset=end, now_ms=0)
+    return state
 
 
-def fetched(rules: Partition, replica: int, offset: int, end: int, now_ms: int = 0) -> ErrorCode:
-    return rules.follower_fetched(
+def fetched(
+    state: PartitionState, replica: int, offset: int, end: int, now_ms: int = 0
+) -> ErrorCode:
+    return state.follower_fetched(
         replica,
         fetch_offset=offset,
         log_start_offset=0,
@@ -65,7 +67,7 @@ def fetched(rules: Partition, replica: int, offset: int, end: int, now_ms: int =
 @pytest.mark.req("R2")
 def test_worked_example_two_replicas_one_record() -> None:
     leader = leading(image(replicas=(1, 2), isr=(1, 2)))
-    follower = Rules()
+    follower = State()
     follower.broker_id = 2
     follower.become_follower(image(replicas=(1, 2), isr=(1, 2)))
     # Round 1: the follower has nothing yet and gets the record.
@@ -82,80 +84,80 @@ def test_worked_example_two_replicas_one_record() -> None:
 
 @pytest.mark.req("R2")
 def test_the_slowest_in_sync_replica_decides() -> None:
-    rules = leading()
-    fetched(rules, 2, 10, end=10)
-    assert not rules.advance_high_watermark(10, 0)
-    fetched(rules, 3, 7, end=10)
-    assert rules.advance_high_watermark(10, 0)
-    assert rules.high_watermark == 7
+    state = leading()
+    fetched(state, 2, 10, end=10)
+    assert not state.advance_high_watermark(10, 0)
+    fetched(state, 3, 7, end=10)
+    assert state.advance_high_watermark(10, 0)
+    assert state.high_watermark == 7
 
 
 @pytest.mark.req("R2")
 def test_below_min_insync_nothing_is_committed() -> None:
-    rules = leading(image(isr=(1,)), min_insync=2)
-    assert not rules.advance_high_watermark(10, 0)
-    rules.isr_committed(0, 1, (1, 2))
-    fetched(rules, 2, 10, end=10)
-    assert rules.advance_high_watermark(10, 0)
+    state = leading(image(isr=(1,)), min_insync=2)
+    assert not state.advance_high_watermark(10, 0)
+    state.isr_committed(0, 1, (1, 2))
+    fetched(state, 2, 10, end=10)
+    assert state.advance_high_watermark(10, 0)
     single = leading(image(replicas=(1,), isr=(1,)), min_insync=2)
     assert single.advance_high_watermark(10, 0)
 
 
 @pytest.mark.req("R2")
 def test_a_replica_about_to_join_is_waited_for_unless_it_may_not() -> None:
-    rules = leading(image(isr=(1, 2)))
-    fetched(rules, 2, 10, end=10)
-    fetched(rules, 3, 4, end=4, now_ms=1)
-    assert rules.advance_high_watermark(10, 1)
-    assert rules.high_watermark == 4
-    rules.blocked.add(3)
-    assert rules.advance_high_watermark(10, 1)
-    assert rules.high_watermark == 10
-    rules.blocked.clear()
-    fetched(rules, 2, 20, end=20, now_ms=LAG + 2)
-    assert rules.advance_high_watermark(20, LAG + 2)
+    state = leading(image(isr=(1, 2)))
+    fetched(state, 2, 10, end=10)
+    fetched(state, 3, 4, end=4, now_ms=1)
+    assert state.advance_high_watermark(10, 1)
+    assert state.high_watermark == 4
+    state.blocked.add(3)
+    assert state.advance_high_watermark(10, 1)
+    assert state.high_watermark == 10
+    state.blocked.clear()
+    fetched(state, 2, 20, end=20, now_ms=LAG + 2)
+    assert state.advance_high_watermark(20, LAG + 2)
 
 
 @pytest.mark.req("R2")
 def test_a_joining_replica_counts_as_soon_as_it_is_proposed() -> None:
-    rules = leading(image(isr=(1, 2)))
+    state = leading(image(isr=(1, 2)))
     for replica in (2, 3):
-        fetched(rules, replica, 5, end=5)
-    rules.advance_high_watermark(5, 0)
-    assert rules.propose_expansion(3) is not None
-    fetched(rules, 2, 9, end=9)
-    rules.blocked.add(3)
-    assert not rules.advance_high_watermark(9, 0)
+        fetched(state, replica, 5, end=5)
+    state.advance_high_watermark(5, 0)
+    assert state.propose_expansion(3) is not None
+    fetched(state, 2, 9, end=9)
+    state.blocked.add(3)
+    assert not state.advance_high_watermark(9, 0)
 
 
 @pytest.mark.req("R2")
 def test_a_leaving_replica_counts_until_it_has_left() -> None:
-    rules = leading(image(isr=(1, 2)))
-    fetched(rules, 2, 5, end=5)
-    rules.advance_high_watermark(5, 0)
+    state = leading(image(isr=(1, 2)))
+    fetched(state, 2, 5, end=5)
+    state.advance_high_watermark(5, 0)
     late = LAG + 1
-    proposal = rules.propose_shrinking(9, late)
+    proposal = state.propose_shrinking(9, late)
     assert proposal is not None
-    assert not rules.advance_high_watermark(9, late)
-    rules.isr_committed(0, 1, (1,))
-    assert rules.advance_high_watermark(9, late)
+    assert not state.advance_high_watermark(9, late)
+    state.isr_committed(0, 1, (1,))
+    assert state.advance_high_watermark(9, late)
 
 
 @pytest.mark.req("R2")
 def test_a_follower_takes_the_smaller_of_both_and_never_goes_back() -> None:
-    rules = Rules()
-    rules.become_follower(image(leader=2))
-    assert rules.follow_high_watermark(10, 6)
-    assert rules.high_watermark == 6
-    assert not rules.follow_high_watermark(3, 8)
-    assert rules.high_watermark == 6
+    state = State()
+    state.become_follower(image(leader=2))
+    assert state.follow_high_watermark(10, 6)
+    assert state.high_watermark == 6
+    assert not state.follow_high_watermark(3, 8)
+    assert state.high_watermark == 6
 
 
 @pytest.mark.req("R2")
 @given(seed=st.integers(0, 2**32))
 def test_within_a_leader_epoch_the_high_watermark_never_goes_back(seed: int) -> None:
     chance = random.Random(seed)
-    rules = leading(min_insync=2)
+    state = leading(min_insync=2)
     end, now, version = 0, 0, 0
     has = {2: 0, 3: 0}
     before = 0
@@ -167,28 +169,28 @@ def test_within_a_leader_epoch_the_high_watermark_never_goes_back(seed: int) -> 
             end += chance.randrange(5)
         elif step in (1, 2):
             has[replica] = chance.randint(has[replica], end)
-            fetched(rules, replica, has[replica], end, now)
-            rules.propose_expansion(replica)
+            fetched(state, replica, has[replica], end, now)
+            state.propose_expansion(replica)
         elif step == 3:
-            rules.propose_shrinking(end, now)
-        elif rules.proposal is not None:
+            state.propose_shrinking(end, now)
+        elif state.proposal is not None:
             version += 1
-            rules.isr_committed(0, version, tuple(b for b, _ in rules.proposal.members))
-        rules.advance_high_watermark(end, now)
-        assert rules.high_watermark >= before
-        before = rules.high_watermark
-        assert all(has[r] >= before for r in rules.isr if r != 1)
-        assert 1 in rules.isr
+            state.isr_committed(0, version, tuple(b for b, _ in state.proposal.members))
+        state.advance_high_watermark(end, now)
+        assert state.high_watermark >= before
+        before = state.high_watermark
+        assert all(has[r] >= before for r in state.isr if r != 1)
+        assert 1 in state.isr
 
 
 @pytest.mark.req("R2")
 def test_a_new_leader_does_not_know_the_committed_end_before_its_epochs_start_is() -> None:
-    rules = leading(image(epoch=4), end=10, high=7)
-    assert not rules.knows_committed_end
+    state = leading(image(epoch=4), end=10, high=7)
+    assert not state.knows_committed_end
     for replica in (2, 3):
-        fetched(rules, replica, 10, end=12)
-    rules.advance_high_watermark(12, 0)
-    assert rules.knows_committed_end
+        fetched(state, replica, 10, end=12)
+    state.advance_high_watermark(12, 0)
+    assert state.knows_committed_end
 
 
 # --- in-sync replicas -------------------------------------------------------------------------
@@ -196,86 +198,86 @@ def test_a_new_leader_does_not_know_the_committed_end_before_its_epochs_start_is
 
 @pytest.mark.req("R3")
 def test_a_follower_that_lags_for_too_long_is_proposed_to_leave() -> None:
-    rules = leading()
+    state = leading()
     for replica in (2, 3):
-        fetched(rules, replica, 5, end=5)
-    assert rules.propose_shrinking(9, LAG) is None
-    fetched(rules, 2, 9, end=9, now_ms=LAG)
-    proposal = rules.propose_shrinking(9, LAG + 1)
+        fetched(state, replica, 5, end=5)
+    assert state.propose_shrinking(9, LAG) is None
+    fetched(state, 2, 9, end=9, now_ms=LAG)
+    proposal = state.propose_shrinking(9, LAG + 1)
     assert proposal == IsrProposal(0, 0, ((1, -1), (2, 2)))
-    assert rules.propose_shrinking(9, LAG + 1) is None
+    assert state.propose_shrinking(9, LAG + 1) is None
 
 
 @pytest.mark.req("R3")
 def test_an_idle_follower_with_everything_stays() -> None:
-    rules = leading(image(isr=(1, 2)))
-    fetched(rules, 2, 5, end=5)
-    assert rules.propose_shrinking(5, 10 * LAG) is None
+    state = leading(image(isr=(1, 2)))
+    fetched(state, 2, 5, end=5)
+    assert state.propose_shrinking(5, 10 * LAG) is None
 
 
 @pytest.mark.req("R3")
 def test_a_follower_always_a_little_behind_is_caught_up_as_of_its_fetch_before() -> None:
-    rules = leading(image(isr=(1, 2)))
+    state = leading(image(isr=(1, 2)))
     for round_number in range(10):
         now = round_number * 10_000
-        fetched(rules, 2, round_number * 5, end=round_number * 5 + 5, now_ms=now)
-        assert rules.propose_shrinking(round_number * 5 + 5, now) is None
+        fetched(state, 2, round_number * 5, end=round_number * 5 + 5, now_ms=now)
+        assert state.propose_shrinking(round_number * 5 + 5, now) is None
 
 
 @pytest.mark.req("R3")
 def test_a_follower_joins_at_the_high_watermark_and_the_epochs_start() -> None:
-    rules = leading(image(isr=(1,), epoch=2), end=6, high=4)
-    fetched(rules, 2, 5, end=6)
-    assert rules.propose_expansion(2) is None
-    fetched(rules, 2, 6, end=6)
-    rules.blocked.add(2)
-    assert rules.propose_expansion(2) is None
-    rules.blocked.clear()
-    assert rules.propose_expansion(2) == IsrProposal(2, 0, ((1, -1), (2, 2)))
-    assert rules.propose_expansion(2) is None
-    assert rules.propose_expansion(9) is None
+    state = leading(image(isr=(1,), epoch=2), end=6, high=4)
+    fetched(state, 2, 5, end=6)
+    assert state.propose_expansion(2) is None
+    fetched(state, 2, 6, end=6)
+    state.blocked.add(2)
+    assert state.propose_expansion(2) is None
+    state.blocked.clear()
+    assert state.propose_expansion(2) == IsrProposal(2, 0, ((1, -1), (2, 2)))
+    assert state.propose_expansion(2) is None
+    assert state.propose_expansion(9) is None
 
 
 @pytest.mark.req("R3")
 def test_answers_to_proposals() -> None:
-    rules = leading(image(isr=(1,)))
-    fetched(rules, 2, 0, end=0)
-    proposal = rules.propose_expansion(2)
+    state = leading(image(isr=(1,)))
+    fetched(state, 2, 0, end=0)
+    proposal = state.propose_expansion(2)
     assert proposal is not None
-    assert rules.proposal_refused(proposal, ErrorCode.REQUEST_TIMED_OUT)
-    assert not rules.proposal_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION)
-    assert list(rules.maximal_isr) == [1, 2]
-    assert not rules.proposal_refused(proposal, ErrorCode.INELIGIBLE_REPLICA)
-    assert list(rules.maximal_isr) == [1]
-    assert rules.propose_expansion(2) is not None
-    rules.isr_committed(7, 9, (1, 2))
-    assert list(rules.isr) == [1]
-    rules.isr_committed(0, 1, (1, 2))
-    assert [*rules.isr, *rules.maximal_isr] == [1, 2, 1, 2]
-    assert rules.proposal is None
+    assert state.proposal_refused(proposal, ErrorCode.REQUEST_TIMED_OUT)
+    assert not state.proposal_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION)
+    assert list(state.maximal_isr) == [1, 2]
+    assert not state.proposal_refused(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    assert list(state.maximal_isr) == [1]
+    assert state.propose_expansion(2) is not None
+    state.isr_committed(7, 9, (1, 2))
+    assert list(state.isr) == [1]
+    state.isr_committed(0, 1, (1, 2))
+    assert [*state.isr, *state.maximal_isr] == [1, 2, 1, 2]
+    assert state.proposal is None
     # The image of the same change comes later and is no news.
-    rules.propose_shrinking(5, LAG + 1)
-    open_proposal = rules.proposal
-    assert not rules.become_leader(image(isr=(1, 2), version=1), log_end_offset=5, now_ms=0)
-    assert rules.proposal is open_proposal is not None
+    state.propose_shrinking(5, LAG + 1)
+    open_proposal = state.proposal
+    assert not state.become_leader(image(isr=(1, 2), version=1), log_end_offset=5, now_ms=0)
+    assert state.proposal is open_proposal is not None
 
 
 @pytest.mark.req("R3")
 def test_a_restarted_follower_is_not_caught_up_and_its_former_self_is_refused() -> None:
-    rules = leading(image(isr=(1, 2)))
+    state = leading(image(isr=(1, 2)))
     arguments = {"log_start_offset": 0, "log_end_offset": 5, "now_ms": 0}
-    assert not rules.follower_fetched(2, fetch_offset=5, broker_epoch=10, **arguments)
-    assert not rules.follower_fetched(2, fetch_offset=3, broker_epoch=11, **arguments)
-    assert rules.followers[2].caught_up_ms < -LAG
-    old = rules.follower_fetched(2, fetch_offset=5, broker_epoch=10, **arguments)
+    assert not state.follower_fetched(2, fetch_offset=5, broker_epoch=10, **arguments)
+    assert not state.follower_fetched(2, fetch_offset=3, broker_epoch=11, **arguments)
+    assert state.followers[2].caught_up_ms < -LAG
+    old = state.follower_fetched(2, fetch_offset=5, broker_epoch=10, **arguments)
     assert old is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert rules.followers[2].log_end_offset == 3
+    assert state.followers[2].log_end_offset == 3
 
 
 def test_who_is_no_replica_or_claims_too_much_is_refused() -> None:
-    rules = leading()
-    assert fetched(rules, 9, 0, end=0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetched(rules, 2, 6, end=5) is ErrorCode.OFFSET_OUT_OF_RANGE
+    state = leading()
+    assert fetched(state, 9, 0, end=0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched(state, 2, 6, end=5) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 # --- roles ------------------------------------------------------------------------------------
@@ -283,96 +285,96 @@ def test_who_is_no_replica_or_claims_too_much_is_refused() -> None:
 
 @pytest.mark.req("R6")
 def test_epochs_of_requests_are_checked() -> None:
-    rules = leading(image(epoch=5))
-    assert rules.check_leader(-1) is ErrorCode.NONE
-    assert rules.check_leader(5) is ErrorCode.NONE
-    assert rules.check_leader(4) is ErrorCode.FENCED_LEADER_EPOCH
-    assert rules.check_leader(6) is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert rules.become_follower(image(leader=2, epoch=6, version=1))
-    assert rules.check_leader(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert rules.check_leader(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    state = leading(image(epoch=5))
+    assert state.check_leader(-1) is ErrorCode.NONE
+    assert state.check_leader(5) is ErrorCode.NONE
+    assert state.check_leader(4) is ErrorCode.FENCED_LEADER_EPOCH
+    assert state.check_leader(6) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert state.become_follower(image(leader=2, epoch=6, version=1))
+    assert state.check_leader(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert state.check_leader(6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.req("R5")
 def test_what_acks_all_gets() -> None:
-    rules = leading(image(isr=(1, 2)), min_insync=2)
-    fetched(rules, 2, 3, end=5)
-    rules.advance_high_watermark(5, 0)
-    assert rules.acknowledged(3) is ErrorCode.NONE
-    assert rules.acknowledged(4) is None
-    rules.isr_committed(0, 1, (1,))
-    assert rules.acknowledged(3) is ErrorCode.NONE
-    assert rules.acknowledged(4) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    rules.become_follower(image(leader=2, epoch=1, version=2))
-    assert rules.acknowledged(3) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    state = leading(image(isr=(1, 2)), min_insync=2)
+    fetched(state, 2, 3, end=5)
+    state.advance_high_watermark(5, 0)
+    assert state.acknowledged(3) is ErrorCode.NONE
+    assert state.acknowledged(4) is None
+    state.isr_committed(0, 1, (1,))
+    assert state.acknowledged(3) is ErrorCode.NONE
+    assert state.acknowledged(4) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    state.become_follower(image(leader=2, epoch=1, version=2))
+    assert state.acknowledged(3) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_new_epoch_of_the_same_leader_forgets_what_followers_had() -> None:
-    rules = leading()
+    state = leading()
     for replica in (2, 3):
-        fetched(rules, replica, 5, end=5)
-    rules.advance_high_watermark(5, 0)
-    assert rules.become_leader(image(epoch=1, version=1), log_end_offset=8, now_ms=0)
-    assert (rules.epoch_start_offset, rules.high_watermark) == (8, 5)
-    assert rules.followers[2].log_end_offset == -1
+        fetched(state, replica, 5, end=5)
+    state.advance_high_watermark(5, 0)
+    assert state.become_leader(image(epoch=1, version=1), log_end_offset=8, now_ms=0)
+    assert (state.epoch_start_offset, state.high_watermark) == (8, 5)
+    assert state.followers[2].log_end_offset == -1
 
 
 def test_a_change_of_replicas_in_the_same_epoch_keeps_what_is_known() -> None:
-    rules = leading()
-    fetched(rules, 2, 5, end=5)
+    state = leading()
+    fetched(state, 2, 5, end=5)
     change = image(replicas=(1, 2, 4), isr=(1, 2), version=1)
-    assert not rules.become_leader(change, log_end_offset=5, now_ms=0)
-    assert rules.followers[2].log_end_offset == 5
-    assert (rules.knows(3), rules.knows(4)) == (False, True)
+    assert not state.become_leader(change, log_end_offset=5, now_ms=0)
+    assert state.followers[2].log_end_offset == 5
+    assert (state.knows(3), state.knows(4)) == (False, True)
 
 
 @pytest.mark.req("R6")
 def test_a_change_of_replicas_in_the_same_epoch_does_not_move_the_epochs_start() -> None:
-    rules = leading(image(isr=(1, 2), epoch=1), end=5)
+    state = leading(image(isr=(1, 2), epoch=1), end=5)
     for end in (8, 13):
         change = image(replicas=(1, 2, end), isr=(1, 2), epoch=1, version=end)
-        assert not rules.become_leader(change, log_end_offset=end, now_ms=0)
-        assert rules.epoch_start_offset == 5
+        assert not state.become_leader(change, log_end_offset=end, now_ms=0)
+        assert state.epoch_start_offset == 5
 
 
 @pytest.mark.req("R3")
 @given(missing=st.integers(1, 5), end=st.integers(5, 20))
 def test_who_misses_any_record_for_too_long_leaves(missing: int, end: int) -> None:
-    rules = leading(image(isr=(1, 2)))
-    fetched(rules, 2, end - missing, end=end, now_ms=LAG)
-    fetched(rules, 2, end - missing, end=end, now_ms=LAG + 1)
-    proposal = rules.propose_shrinking(end, 2 * LAG)
+    state = leading(image(isr=(1, 2)))
+    fetched(state, 2, end - missing, end=end, now_ms=LAG)
+    fetched(state, 2, end - missing, end=end, now_ms=LAG + 1)
+    proposal = state.propose_shrinking(end, 2 * LAG)
     assert proposal == IsrProposal(0, 0, ((1, -1),))
 
 
 @pytest.mark.req("R2")
 @given(high=st.integers(0, 9), cut=st.integers(0, 9))
 def test_nothing_is_committed_beyond_where_the_log_was_cut(high: int, cut: int) -> None:
-    rules = Rules(high_watermark=high)
-    rules.become_follower(image(leader=2))
-    rules.truncated(cut)
-    assert rules.high_watermark == min(high, cut)
+    state = State(high_watermark=high)
+    state.become_follower(image(leader=2))
+    state.truncated(cut)
+    assert state.high_watermark == min(high, cut)
 
 
 @pytest.mark.req("R3")
 def test_an_isr_that_was_changed_since_is_not_taken_for_the_newest() -> None:
-    rules = leading(image(isr=(1, 2), version=3))
-    rules.isr_committed(0, 2, (1, 2, 3))
-    assert (rules.isr, rules.partition_epoch) == ((1, 2), 3)
+    state = leading(image(isr=(1, 2), version=3))
+    state.isr_committed(0, 2, (1, 2, 3))
+    assert (state.isr, state.partition_epoch) == ((1, 2), 3)
 
 
 @pytest.mark.req("R3")
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.REQUEST_TIMED_OUT])
 def test_a_late_refusal_ends_no_later_proposal(error: ErrorCode) -> None:
     """What the controller makes of the later one is not known: who may join still counts."""
-    rules = leading(image(isr=(1,)))
-    fetched(rules, 2, 0, end=0)
-    first = rules.propose_expansion(2)
+    state = leading(image(isr=(1,)))
+    fetched(state, 2, 0, end=0)
+    first = state.propose_expansion(2)
     assert first is not None
-    rules.isr_committed(0, 1, (1, 2))
-    fetched(rules, 3, 0, end=0)
-    second = rules.propose_expansion(3)
+    state.isr_committed(0, 1, (1, 2))
+    fetched(state, 3, 0, end=0)
+    second = state.propose_expansion(3)
     assert second is not None
-    assert not rules.proposal_refused(first, error)
-    assert rules.proposal is second
-    assert rules.maximal_isr == (1, 2, 3)
+    assert not state.proposal_refused(first, error)
+    assert state.proposal is second
+    assert state.maximal_isr == (1, 2, 3)

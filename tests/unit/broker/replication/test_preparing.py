@@ -118,7 +118,7 @@ async def test_a_large_batch_of_a_topic_with_a_codec_is_packed_off_the_loop(
             answer = await client.ask(PRODUCE, 9, produce_message("t", make_batch(LONG), 1))
         (partition,) = answer["responses"][0]["partition_responses"]
         assert (partition["error_code"], partition["base_offset"]) == (0, 0)
-        assert world.nodes[1].hosted().log.size < len(LONG[0]) // 100
+        assert world.nodes[1].replica().log.size < len(LONG[0]) // 100
     assert walked_by == ["worker"]
 
 
@@ -139,7 +139,7 @@ async def test_a_large_batch_that_is_refused_has_its_error() -> None:
 async def test_who_does_not_lead_prepares_nothing(walked_by: list[str]) -> None:
     async with World() as world:
         world.create_topic(leader=2)
-        entries = [(world.nodes[1].hosted().partition, LARGE["many records"])]
+        entries = [(world.nodes[1].replica().partition, LARGE["many records"])]
         (refused,) = world.nodes[1].replicas.prepare(1, entries)
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -88,7 +88,7 @@ async def test_with_one_replica_acks_all_is_answered_at_once() -> None:
     async with World(brokers=1) as world:
         world.create_topic()
         assert appended(world.nodes[1], acks=-1).error is ErrorCode.NONE
-        assert world.nodes[1].hosted().rules.high_watermark == 1
+        assert world.nodes[1].replica().state.high_watermark == 1
 
 
 @pytest.mark.req("R5")
@@ -101,7 +101,7 @@ async def test_too_few_replicas_in_sync() -> None:
         assert (await done)[0].error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         refused = appended(leader, acks=-1)
         assert refused.error is ErrorCode.NOT_ENOUGH_REPLICAS
-        assert leader.hosted().log.log_end_offset == 1
+        assert leader.replica().log.log_end_offset == 1
         assert appended(leader, acks=1).error is ErrorCode.NONE
 
 
@@ -148,8 +148,8 @@ async def test_a_leader_that_does_not_know_it_is_deposed_cannot_acknowledge() ->
         assert (await done)[0].error is ErrorCode.REQUEST_TIMED_OUT
         old.deaf = False
         world.elect(2)
-        await eventually(lambda: old.hosted().log.log_end_offset == 0)
-        assert new.hosted().log.log_end_offset == 0
+        await eventually(lambda: old.replica().log.log_end_offset == 0)
+        assert new.replica().log.log_end_offset == 0
 
 
 async def test_partitions_that_are_not_here() -> None:
@@ -186,7 +186,7 @@ async def test_a_repetition_is_acknowledged_with_its_first_offset_once_it_is_com
         appended(leader)
         first = waiting(leader, batch)
         again = waiting(leader, batch)
-        assert leader.hosted().log.log_end_offset == 3
+        assert leader.replica().log.log_end_offset == 3
         replicate(leader, 3, 2, 3)
         assert (await first)[0].base_offset == (await again)[0].base_offset == 1
         gap = make_batch([b"c"], producer_id=5, producer_epoch=0, sequence=9)
@@ -286,14 +286,14 @@ async def test_who_may_be_deposed_tells_no_consumer_that_its_offset_is_out_of_ra
         leader = world.nodes[1]
         leader.append(BATCH)
         unsure = replace(params(), may_be_deposed=True)
-        end = leader.hosted().log.log_end_offset
+        end = leader.replica().log.log_end_offset
         assert fetch_now(leader, wanted(end + 1), unsure).error is (
             ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
         assert fetch_now(leader, wanted(end), unsure).error is ErrorCode.NONE
         for follower in (2, 3):
             fetch_now(leader, wanted(end), params(follower))
-        leader.hosted().delete_records(1)
+        leader.replica().delete_records(1)
         assert fetch_now(leader, wanted(0), unsure).error is ErrorCode.OFFSET_OUT_OF_RANGE
         of_follower = replace(params(2), may_be_deposed=True)
         beyond = fetch_now(leader, wanted(end + 1), of_follower)
@@ -311,7 +311,7 @@ async def test_a_diverging_follower_is_told_where_and_does_not_count() -> None:
         found = fetch_now(leader, wanted(2, last_epoch=0), params(2, wait_ms=1_000))
         assert found.diverging == EpochEndOffset(0, 1)
         assert not found.records
-        assert leader.hosted().rules.followers[2].log_end_offset == -1
+        assert leader.replica().state.followers[2].log_end_offset == -1
         assert fetch_now(leader, wanted(1, last_epoch=0), params(2)).size == len(BATCH)
 
 
@@ -371,7 +371,7 @@ async def test_a_follower_that_has_caught_up_joins_through_the_controller() -> N
         replicate(leader, 1, 3)
         await eventually(lambda: world.isr() == (1, 2, 3))
         assert len(world.controller.requests) == 2
-        await eventually(lambda: leader.hosted().rules.isr == (1, 2, 3))
+        await eventually(lambda: leader.replica().state.isr == (1, 2, 3))
 
 
 @pytest.mark.req("R3")
@@ -435,8 +435,8 @@ async def test_a_topic_recreated_while_this_broker_was_away_starts_empty() -> No
             TopicRecord("t", other), PartitionRecord(other, 0, (1, 2, 3), (1, 2, 3), 1, 0, 0)
         )
         await leader.start()
-        assert leader.hosted().log.log_end_offset == 0
-        assert leader.hosted().topic_id == other
+        assert leader.replica().log.log_end_offset == 0
+        assert leader.replica().topic_id == other
 
 
 async def test_a_topics_configs_take_effect() -> None:
@@ -476,7 +476,7 @@ async def test_a_restart_forgets_neither_records_nor_the_high_watermark() -> Non
         replicate(leader, 2, 2, 3)
         await leader.stop()
         await leader.start()
-        assert leader.hosted().rules.high_watermark == 2
-        assert leader.hosted().log.log_end_offset == 3
+        assert leader.replica().state.high_watermark == 2
+        assert leader.replica().log.log_end_offset == 3
         data = as_bytes(fetch_now(leader, wanted(1)).records)
         assert parse_header(data).base_offset == 1

@@ -37,8 +37,8 @@ async def test_what_was_deleted_or_moved_while_a_broker_was_down_is_set_aside() 
         again = PartitionRecord(UUID(int=23), 0, (2,), (2,), 2, 0, 0)
         world.controller.commit(TopicRecord("gone", UUID(int=23)), again)
         await node.start()
-        assert list(node.replicas.hosted) == [P0]
-        assert node.hosted().log.log_end_offset == 1
+        assert list(node.replicas.partitions) == [P0]
+        assert node.replica().log.log_end_offset == 1
 
         def directories() -> list[str]:
             names = fnmatch.filter(node.files.names("/logs"), "*-0*")
@@ -49,7 +49,7 @@ async def test_what_was_deleted_or_moved_while_a_broker_was_down_is_set_aside() 
         assert [one.partition for one in facts.logs] == [P0]
         await node.stop()
         await node.start()
-        assert list(node.replicas.hosted) == [P0]
+        assert list(node.replicas.partitions) == [P0]
 
 
 @pytest.mark.req("C5")
@@ -58,7 +58,7 @@ async def test_one_line_tells_of_all_that_changed_at_once() -> None:
     async with World(brokers=2) as world:
         node = world.nodes[1]
         world.create_topic(partitions=count)
-        await eventually(lambda: len(node.replicas.hosted) == count)
+        await eventually(lambda: len(node.replicas.partitions) == count)
         world.controller.commit(
             PartitionChangeRecord(TOPIC_ID, 0, leader=2),
             PartitionChangeRecord(TOPIC_ID, 1, leader=2),

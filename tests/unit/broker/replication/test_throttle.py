@@ -129,7 +129,7 @@ async def test_a_follower_stops_fetching_until_the_rate_has_come_down() -> None:
     async with World(2, listen=True) as world:
         world.create_topic(partitions=2)
         leader, follower = world.nodes[1], world.nodes[2]
-        await eventually(lambda: follower.hosted().rules.leader_id == 1)
+        await eventually(lambda: follower.replica().state.leader_id == 1)
         world.set_isr(1)
         throttle_all(world, FOLLOWER_RATE, 1)
         follower.replicas._throttles.fetching.record(1 << 20, int(loop_ms()))
@@ -138,9 +138,9 @@ async def test_a_follower_stops_fetching_until_the_rate_has_come_down() -> None:
         leader.append(BATCH)
         (fetcher,) = follower.replicas._fetchers._fetchers.values()
         await eventually(lambda: not fetcher._is_ready())
-        assert follower.hosted().log.log_end_offset == 0
+        assert follower.replica().log.log_end_offset == 0
         world.controller.commit(ConfigRecord(BROKER_RESOURCE, "", FOLLOWER_RATE, None))
-        await eventually(lambda: follower.hosted().log.log_end_offset == 1)
+        await eventually(lambda: follower.replica().log.log_end_offset == 1)
 
 
 def loop_ms() -> float:

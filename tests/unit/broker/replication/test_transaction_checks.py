@@ -92,8 +92,8 @@ async def test_records_of_older_clients_are_refused_outside_a_transaction(
         assert await found.produce(version, producer, 0) == [error]
         await found.add(producer, P0)
         assert await found.produce(version, producer, 0, P0, P1) == [0, error]
-        assert found.node.hosted().log.log_end_offset == 1
-        assert found.node.hosted(P1).log.log_end_offset == 0
+        assert found.node.replica().log.log_end_offset == 1
+        assert found.node.replica(P1).log.log_end_offset == 0
         assert (await found.end(3, producer, commit=True))["error_code"] == 0
         await found.ended()
         # Delayed by a network: no transaction is open that it could belong to.
@@ -193,7 +193,7 @@ async def test_offsets_that_may_not_be_committed_change_nothing() -> None:
         await found.add(producer, of_another_group)
         assert await error() == ErrorCode.INVALID_TXN_STATE
         await found.add(producer, mine)
-        log = found.node.hosted(mine).log
+        log = found.node.replica(mine).log
         end = log.log_end_offset
         assert await error(producer_epoch=1) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert await error(producer_id=77) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -250,48 +250,48 @@ async def test_leaders_tell_who_writes_to_their_partitions() -> None:
 async def test_a_marker_in_between_takes_the_answer_back() -> None:
     async with World(1) as world:
         world.create_topic()
-        hosted, sender = world.nodes[1].hosted(), Sender(9, 0, 0)
-        guard = hosted.begin_check(sender)
+        replica, sender = world.nodes[1].replica(), Sender(9, 0, 0)
+        guard = replica.begin_check(sender)
         assert guard is not None
         world.nodes[1].replicas.append(1, 1_000, [(P0, EndMarker(9, 0, True, 1))])
         with pytest.raises(KafkaError) as refused:
-            hosted.end_check(sender, guard)
+            replica.end_check(sender, guard)
         assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
-        again = hosted.begin_check(sender)
+        again = replica.begin_check(sender)
         assert again is not None
-        hosted.end_check(sender, again)
+        replica.end_check(sender, again)
 
 
 async def test_a_batch_does_not_overtake_one_that_waits() -> None:
     async with World(1) as world:
         world.create_topic()
-        hosted, first, second = world.nodes[1].hosted(), Sender(9, 0, 0), Sender(9, 0, 5)
-        guard = hosted.begin_check(first)
+        replica, first, second = world.nodes[1].replica(), Sender(9, 0, 0), Sender(9, 0, 5)
+        guard = replica.begin_check(first)
         assert guard is not None
-        assert hosted.begin_check(second) is guard
+        assert replica.begin_check(second) is guard
         with pytest.raises(KafkaError) as refused:
-            hosted.end_check(second, guard)
+            replica.end_check(second, guard)
         assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        hosted.end_check(first, guard)
+        replica.end_check(first, guard)
         world.nodes[1].append(records(ProducerGoesOn(9, 0), 0, count=5))
-        hosted.end_check(second, guard)
-        assert hosted.begin_check(second) is None
+        replica.end_check(second, guard)
+        assert replica.begin_check(second) is None
 
 
 async def test_a_transaction_with_its_own_epoch_begins_with_sequence_0() -> None:
     async with World(1) as world:
         world.create_topic()
-        hosted, later, first = world.nodes[1].hosted(), Sender(9, 0, 5), Sender(9, 0, 0)
-        guard = hosted.begin_check(later)
+        replica, later, first = world.nodes[1].replica(), Sender(9, 0, 5), Sender(9, 0, 0)
+        guard = replica.begin_check(later)
         assert guard is not None
         with pytest.raises(KafkaError) as refused:
-            hosted.end_check(later, guard, own_epoch=True)
+            replica.end_check(later, guard, own_epoch=True)
         assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         # Before version 2 the records that came before may have been deleted.
-        hosted.end_check(later, guard)
-        guard = hosted.begin_check(first)
+        replica.end_check(later, guard)
+        guard = replica.begin_check(first)
         assert guard is not None
-        hosted.end_check(first, guard, own_epoch=True)
+        replica.end_check(first, guard, own_epoch=True)
 
 
 def test_guards_are_of_one_leader_epoch_and_bounded() -> None:

@@ -71,7 +71,7 @@ def lead(found: TransactionWorld, partition: int, leader: int) -> None:
 async def begin(found: TransactionWorld) -> ProducerGoesOn:
     """A transaction with records in both partitions."""
     producer = await found.begin()
-    await found.produce(12, producer, 0, *(found.node.hosted().partition, P1))
+    await found.produce(12, producer, 0, *(found.node.replica().partition, P1))
     return producer
 
 
@@ -108,7 +108,7 @@ async def test_who_follows_a_coordinator_that_died_after_prepare_completes_it() 
             )
 
         await eventually(lambda: state() is TransactionState.COMPLETE_COMMIT)
-        assert found.node.hosted(P1).log.producers.first_unstable_offset is None
+        assert found.node.replica(P1).log.producers.first_unstable_offset is None
 
 
 class Closing:

@@ -97,7 +97,7 @@ class TransactionWorld:
     @property
     def is_open(self) -> bool:
         """Whether readers of committed records wait for a transaction in partition 0."""
-        return self.node.hosted().log.producers.first_unstable_offset is not None
+        return self.node.replica().log.producers.first_unstable_offset is not None
 
 
 @asynccontextmanager

@@ -55,7 +55,7 @@ from tests.unit.broker.log.fake_files import FakeFiles, FakeRuntime
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 
 TOPIC_ID = UUID(int=11)
@@ -215,7 +215,7 @@ class Node:
         self.verifier = TransactionVerifier(
             self.config,
             lambda: self.metadata.image,
-            self.replicas.hosted,
+            self.replicas.partitions,
             self.transactions,
             self.failures.append,
         )
@@ -264,8 +264,8 @@ class Node:
             self.transactions.publish(image)
             self.groups.publish(image)
 
-    def hosted(self, partition: TopicPartition = P0) -> HostedPartition:
-        return self.replicas._hosted[partition]
+    def replica(self, partition: TopicPartition = P0) -> Partition:
+        return self.replicas._replicas[partition]
 
     def append(
         self, batch: bytes, *, acks: int = 1, timeout_ms: int = 10_000

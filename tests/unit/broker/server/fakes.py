@@ -62,7 +62,7 @@ from tests.unit.broker.server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from broker.replication.partition import HostedPartition
+    from broker.replication.partition import Partition
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
@@ -332,10 +332,10 @@ class FakeBroker:
         self.metadata.transactions = self.transactions = TransactionCoordinator(
             self.config, self.replicas, lambda: self.wall_ms, self.failures.append, self.log
         )
-        self.hosted: dict[TopicPartition, HostedPartition] = {}
+        self.replica: dict[TopicPartition, Partition] = {}
         """Partitions whose transactions are asked about."""
         self.verifier = TransactionVerifier(
-            config, lambda: self.metadata.image, self.hosted, self.transactions, fail
+            config, lambda: self.metadata.image, self.replica, self.transactions, fail
         )
         self.has_session = True
         self.context = ApiContext(

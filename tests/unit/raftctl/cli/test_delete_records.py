@@ -33,7 +33,7 @@ async def test_records_are_deleted_from_all_replicas(
         leader = world.nodes[1]
         for _ in range(5):
             leader.append(make_batch([b"v"]))
-        await eventually(lambda: leader.hosted().rules.high_watermark == 5)
+        await eventually(lambda: leader.replica().state.high_watermark == 5)
         server = ("--bootstrap-server", f"127.0.0.1:{leader.port}", "--output", "json")
 
         async def status(*offsets: int) -> int:
@@ -47,7 +47,7 @@ async def test_records_are_deleted_from_all_replicas(
         assert await status(3) == 0
         (told,) = json.loads(capsys.readouterr().out)
         assert (told["topic"], told["partition"], told["low_watermark"]) == ("t", 0, 3)
-        assert [one.hosted().log.log_start_offset for one in world.nodes.values()] == [3, 3]
+        assert [one.replica().log.log_start_offset for one in world.nodes.values()] == [3, 3]
         assert await status(99) == FAILED
         captured = capsys.readouterr()
         assert json.loads(captured.out)[0]["error"] == "OFFSET_OUT_OF_RANGE"

@@ -97,7 +97,7 @@ async def test_a_transaction_that_hangs_is_found_and_aborted(
 
 
 def _open(found: TransactionWorld) -> list[tuple[int, int]]:
-    producers = found.node.hosted().log.producers.items()
+    producers = found.node.replica().log.producers.items()
     return [(name, one.open_from) for name, one in producers if one.open_from >= 0]
 
 

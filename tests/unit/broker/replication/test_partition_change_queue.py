@@ -12,7 +12,7 @@ from broker.protocol._decoder import decoder
 from broker.protocol._encoder import encoder
 from broker.protocol.versions import SERVED
 from broker.replication import _replica_manager as replica_manager
-from broker.replication._partition_change_queue import AT_ONCE, Arrivals
+from broker.replication._partition_change_queue import AT_ONCE, PartitionChangeQueue
 from broker.types import TopicPartition
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.records import (
@@ -33,7 +33,7 @@ class Taken:
 
     def __init__(self) -> None:
         self.all: list[tuple[int, PartitionImage]] = []
-        self.arrivals = Arrivals(self._take, lambda: None)
+        self.arrivals = PartitionChangeQueue(self._take, lambda: None)
 
     def _take(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
         assert topic_id == TOPIC_ID
@@ -79,15 +79,15 @@ async def test_a_large_topic_is_hosted_over_several_turns_and_a_deleted_one_no_m
         replicas = world.nodes[1].replicas
         partitions = [PartitionRecord(TOPIC_ID, n, (1,), (1,), 1, 0, 0) for n in range(MANY)]
         world.controller.commit(TopicRecord("t", TOPIC_ID), *partitions)
-        assert len(replicas.hosted) == AT_ONCE
-        await eventually(lambda: len(replicas.hosted) == MANY)
+        assert len(replicas.partitions) == AT_ONCE
+        await eventually(lambda: len(replicas.partitions) == MANY)
         other = UUID(int=12)
         partitions = [PartitionRecord(other, n, (1,), (1,), 1, 0, 0) for n in range(MANY)]
         world.controller.commit(TopicRecord("other", other), *partitions)
         world.controller.commit(RemoveTopicRecord(other))
         for _ in range(MANY):
             await asyncio.sleep(0)
-        assert {partition.topic for partition in replicas.hosted} == {"t"}
+        assert {partition.topic for partition in replicas.partitions} == {"t"}
 
 
 @pytest.mark.req("R1", "C13")
@@ -101,8 +101,8 @@ async def test_many_changes_at_once_have_their_turns_and_the_newest_counts(
         replicas = world.nodes[1].replicas
 
         def led() -> list[int]:
-            hosted = replicas.hosted.items()
-            return sorted(one.partition for one, has in hosted if has.rules.is_leader)
+            replica = replicas.partitions.items()
+            return sorted(one.partition for one, has in replica if has.state.is_leader)
 
         def replicated(topic_id: UUID, count: int) -> list[PartitionRecord]:
             return [PartitionRecord(topic_id, n, (1, 2), (1, 2), 2, 0, 0) for n in range(count)]
@@ -110,7 +110,7 @@ async def test_many_changes_at_once_have_their_turns_and_the_newest_counts(
         names = (("t", TOPIC_ID, 9), ("__consumer_offsets", offsets, 4))
         for name, topic_id, count in names:
             world.controller.commit(TopicRecord(name, topic_id), *replicated(topic_id, count))
-        assert len(replicas.hosted) == 13
+        assert len(replicas.partitions) == 13
         assert led() == []
         assert replicas.follows_image
         world.controller.commit(
@@ -125,7 +125,7 @@ async def test_many_changes_at_once_have_their_turns_and_the_newest_counts(
         )
         await eventually(lambda: replicas.follows_image)
         assert led() == sorted([0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3])
-        assert len(replicas.hosted) == 12
+        assert len(replicas.partitions) == 12
 
 
 async def test_a_broker_that_takes_up_an_image_answers_as_one_without_a_session() -> None:

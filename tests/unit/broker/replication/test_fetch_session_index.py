@@ -11,7 +11,7 @@ import pytest
 
 from broker.replication.fetcher._fetch_session import FollowerSession
 from broker.replication.fetcher._fetcher import Fetcher
-from broker.replication.partition import HostedPartition, SessionNews
+from broker.replication.partition import FetchSessionIndex, Partition
 from broker.replication.reads import Reads
 from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
 from raftctl.errors import ErrorCode
@@ -39,7 +39,7 @@ class Session:
     """A client with a fetch session, and what it is told in each Fetch."""
 
     def __init__(self, node: Node, replica: int, partitions: int = 1) -> None:
-        self.news = SessionNews()
+        self.news = FetchSessionIndex()
         self.replica = replica
         self._node = node
         self._wanted: dict[TopicPartition, FetchPartition] = {}
@@ -69,7 +69,7 @@ class Session:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The partitions that were read, or of which a follower told, one after the other."""
     seen: list[int] = []
-    read_one, follower_fetched = Reads._read_one, HostedPartition.follower_fetched
+    read_one, follower_fetched = Reads._read_one, Partition.follower_fetched
 
     def spy(
         reads: Reads, params: FetchParams, one: FetchPartition, max_bytes: int, min_one: bool
@@ -78,19 +78,19 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return read_one(reads, params, one, max_bytes, min_one)
 
     def told(
-        hosted: HostedPartition, one: FetchPartition, params: FetchParams, now_ms: int
+        replica: Partition, one: FetchPartition, params: FetchParams, now_ms: int
     ) -> tuple[ErrorCode, bool]:
         seen.append(one.partition.partition)
-        return follower_fetched(hosted, one, params, now_ms)
+        return follower_fetched(replica, one, params, now_ms)
 
     monkeypatch.setattr(Reads, "_read_one", spy)
-    monkeypatch.setattr(HostedPartition, "follower_fetched", told)
+    monkeypatch.setattr(Partition, "follower_fetched", told)
     return seen
 
 
 def replicate(leader: Node, offset: int, *partitions: int) -> None:
     """The follower says that it has all below `offset`."""
-    for number in partitions or range(len(leader.replicas.hosted)):
+    for number in partitions or range(len(leader.replicas.partitions)):
         one = wanted(offset, partition=TopicPartition("t", number))
         leader.replicas.fetch(params(FOLLOWER), [one])
 
@@ -101,7 +101,7 @@ async def leading(partitions: int = 1) -> AsyncIterator[tuple[World, Node]]:
     async with World(2) as world:
         world.create_topic(partitions=partitions)
         leader = world.nodes[1]
-        await eventually(lambda: len(leader.replicas.hosted) == partitions)
+        await eventually(lambda: len(leader.replicas.partitions) == partitions)
         replicate(leader, 0)
         yield world, leader
 
@@ -191,16 +191,18 @@ async def test_a_resting_follower_was_caught_up_when_its_session_last_fetched() 
     async with leading() as (_, leader):
         session = Session(leader, FOLLOWER)
         session.fetch()
-        rules = leader.hosted().rules
-        state, lag = rules.followers[FOLLOWER], rules._lag_time_max_ms
-        rested_ms = state.had_all_ms
+        state = leader.replica().state
+        follower, lag = state.followers[FOLLOWER], state._lag_time_max_ms
+        rested_ms = follower.had_all_ms
         session.news.begin([], rested_ms + 10 * lag)
-        assert state.had_all_ms == rested_ms + 10 * lag
+        assert follower.had_all_ms == rested_ms + 10 * lag
         leader.append(BATCH)
-        assert not rules.propose_shrinking(1, rested_ms + 11 * lag)
+        assert not state.propose_shrinking(1, rested_ms + 11 * lag)
         session.news.begin([], rested_ms + 20 * lag)
-        assert state.had_all_ms == state.fetched_ms == rested_ms + 10 * lag, "it lacks a record"
-        assert rules.propose_shrinking(1, rested_ms + 11 * lag + 1)
+        assert follower.had_all_ms == follower.fetched_ms == rested_ms + 10 * lag, (
+            "it lacks a record"
+        )
+        assert state.propose_shrinking(1, rested_ms + 11 * lag + 1)
 
 
 @pytest.mark.req("R3")
@@ -209,16 +211,16 @@ async def test_what_a_session_leaves_it_says_nothing_of(end: str) -> None:
     async with leading() as (_, leader):
         session = Session(leader, FOLLOWER)
         session.fetch()
-        hosted = leader.hosted()
-        state = hosted.rules.followers[FOLLOWER]
-        assert (len(hosted.resting), state.session is None) == (1, False)
+        replica = leader.replica()
+        state = replica.state.followers[FOLLOWER]
+        assert (len(replica.idle_sessions), state.session is None) == (1, False)
         if end == "forget":
             session.news.forget(wanted(0).key)
         else:
             session.news.close()
         known_ms = state.had_all_ms
         session.news.begin([], known_ms + 1_000)
-        assert (hosted.resting, state.session, state.had_all_ms) == ({}, None, known_ms)
+        assert (replica.idle_sessions, state.session, state.had_all_ms) == ({}, None, known_ms)
 
 
 @pytest.mark.req("R3")
@@ -227,7 +229,7 @@ async def test_another_incarnation_does_not_rest_on_what_the_first_one_said() ->
         first, second = Session(leader, FOLLOWER), Session(leader, FOLLOWER)
         first.begin(replace(params(FOLLOWER), replica_epoch=5))
         second.begin(replace(params(FOLLOWER), replica_epoch=6))
-        state = leader.hosted().rules.followers[FOLLOWER]
+        state = leader.replica().state.followers[FOLLOWER]
         known_ms = state.had_all_ms
         first.news.begin([], known_ms + 1_000)
         assert state.had_all_ms == known_ms
@@ -312,12 +314,12 @@ async def test_partitions_that_arrive_together_end_a_fetch_once(
     async with World(2, listen=True, replica_fetch_wait_max_ms="20000") as world:
         world.create_topic(partitions=MANY)
         follower = world.nodes[2]
-        await eventually(lambda: len(follower.replicas.hosted) == MANY)
+        await eventually(lambda: len(follower.replicas.partitions) == MANY)
         (fetcher,) = follower.replicas._fetchers._fetchers.values()
         await eventually(lambda: fetcher._is_waiting and fetcher._gathering is None)
         ended.clear()
         for _ in range(3):
-            for hosted in follower.replicas.hosted.values():
-                fetcher.follow(hosted)
+            for replica in follower.replicas.partitions.values():
+                fetcher.follow(replica)
         await eventually(lambda: fetcher._is_waiting and len(ended) == 1)
         await eventually(lambda: all(one.fetch_offset == 0 for one in fetcher._followings))
