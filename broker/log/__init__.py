@@ -30,8 +30,9 @@ Source: Apache Kafka's storage layer (UnifiedLog, LogSegment, LogCleaner), KIP-9
 KIP-107, KIP-112, KIP-113, KIP-279, KIP-534.
 """
 
-from broker.log._log_manager import LogManager
+from broker.log._log_manager import LogListener, LogManager
 
 __all__ = [
+    "LogListener",
     "LogManager",
 ]

@@ -18,9 +18,11 @@ from broker.log.directories import (
     CLEAN_SHUTDOWN,
     METADATA_LOG,
     NO_EPOCH,
+    FutureLogs,
     LogDirectory,
+    Removals,
     load,
-    moving,
+    recover_moves,
 )
 from broker.log.partition_log import create_log
 from broker.log.settings import LogSettings
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from broker.log.directories.moving import Move
+    from broker.log.directories import FutureLog
     from broker.log.partition_log import PartitionLog
     from broker.types import TopicPartition
     from raftctl.metadata.configs.topic import TopicConfig
@@ -40,6 +42,23 @@ if TYPE_CHECKING:
 
 _WISHES_MAX = 10_000
 """So many partitions may have a directory chosen before they are here; the oldest are forgotten."""
+
+
+class LogListener:
+    """Methods that a LogManager calls when a log changes by itself; here they do nothing."""
+
+    def directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
+        """A directory went offline while others serve; these partitions were in it."""
+
+    def log_moved(self, log: PartitionLog) -> None:
+        """This log, another object in another directory, has taken its partition's place."""
+
+    def log_start_moved(self, partition: TopicPartition) -> None:
+        """Retention removed segments of this partition."""
+
+    def log_copied(self, size: int) -> bool:
+        """So many bytes went to another directory; returns whether copying must pause now."""
+        return False
 
 
 class LogManager:
@@ -59,10 +78,7 @@ class LogManager:
         self._defaults = defaults
         self._fail = fail
         self._settings = settings or LogSettings()
-        self.directory_failed: Callable[[str, list[TopicPartition]], None] = lambda _path, _gone: (
-            None
-        )
-        """Hears of a directory that went offline while others serve, and what it held."""
+        self._listener = LogListener()
         self._directories = [
             LogDirectory(
                 runtime.files,
@@ -78,20 +94,35 @@ class LogManager:
         """Where a partition has one more log than it should, until `keep_one`."""
         self._is_open = False
         """Whether all that is on disk has been opened, and recovered where that was needed."""
-        self.housekeeping = Housekeeping(runtime, self._directories, self._settings, fail)
-        """What happens to the logs by itself."""
-        self.housekeeping.moves.take = self._take_moved
-        self.log_moved: Callable[[PartitionLog], None] = lambda _log: None
-        """Hears of a log that is in another directory now, and another object."""
+        self.removals = Removals(runtime)
+        """Removes the files of logs whose partitions are gone."""
+        self.moves = FutureLogs(
+            runtime, self.removals, self._take_moved, lambda size: self._listener.log_copied(size)
+        )
+        """Moves logs from one directory to another."""
+        self.housekeeping = Housekeeping(
+            runtime,
+            self._directories,
+            self._settings,
+            fail,
+            self.removals,
+            self.moves,
+            lambda partition: self._listener.log_start_moved(partition),
+        )
+        """The periodic work on all logs."""
         self._wishes: dict[TopicPartition, str] = {}
 
-    async def start(self) -> None:
-        """Opens and recovers every log on disk, each directory on its workers.
+    async def start(self, listener: LogListener | None = None) -> None:
+        """Open and recover every log on disk, each directory on its workers.
+
+        `listener` is called from now on, until `stop`.
 
         A directory that cannot be read or written is offline from the start (KIP-112): what it
         held is not known. Raises its OSError if no other is left. Of a partition that is in two of
         them, `keep_one` keeps one.
         """
+        if listener is not None:
+            self._listener = listener
         files, readable = self._runtime.files, []
         for directory in self._directories:
             looked = await asyncio.gather(
@@ -101,7 +132,7 @@ class LogManager:
             if self._is_online(directory, looked[0]):
                 readable.append(directory)
         paths = [directory.path for directory in readable]
-        await self._directories[0].worker.submit(partial(moving.settle, files, paths))
+        await self._directories[0].worker.submit(partial(recover_moves, files, paths))
         loaded = await asyncio.gather(
             *(self._load(directory) for directory in readable), return_exceptions=True
         )
@@ -135,7 +166,7 @@ class LogManager:
         has recovered, and the next start would take them for sound.
         """
         await self.housekeeping.stop()
-        self.housekeeping.removals.finish_all()
+        self.removals.finish_all()
         for directory in self._directories:
             if self._is_open:
                 await self._close(directory, broker_epoch)
@@ -199,7 +230,7 @@ class LogManager:
             LogFacts(partition, log.size, max(log.high_watermark - log.log_end_offset, 0))
             for partition, log in directory.logs.items()
         ]
-        facts += self.housekeeping.moves.facts(directory)
+        facts += self.moves.facts(directory)
         facts.sort(key=lambda one: one.partition)
         return LogDirectoryFacts(ErrorCode.NONE, path, tuple(facts), total, usable)
 
@@ -212,7 +243,7 @@ class LogManager:
         is not this broker's: the metadata log, or files that others have put there.
         """
         invariant(partition not in self._home, "a partition has one log")
-        self.housekeeping.removals.finish(partition)
+        self.removals.finish(partition)
         home, log = self._created(partition, config)
         log.topic_id = topic_id
         self._wishes.pop(partition, None)
@@ -252,9 +283,9 @@ class LogManager:
         home = self._home.pop(partition, None)
         if home is None:
             return
-        self.housekeeping.moves.forget(partition)
+        self.moves.forget(partition)
         home.cleaned.pop(partition, None)
-        self.housekeeping.removals.add(home, home.logs.pop(partition), aside=aside)
+        self.removals.add(home, home.logs.pop(partition), aside=aside)
 
     def keep_one(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> list[str]:
         """Keeps one log of each partition that had one in several directories at the start.
@@ -273,7 +304,7 @@ class LogManager:
                 if home is not homes[-1]:
                     gone.append(home.logs[partition].directory)
                     self.delete(partition, aside=True)
-                    self.housekeeping.removals.finish(partition)
+                    self.removals.finish(partition)
         self._twins.clear()
         return gone
 
@@ -287,14 +318,14 @@ class LogManager:
         points = home.offsets()[checkpoints.RECOVERY_POINTS]
         write_points = home.checkpoint_writer(checkpoints.RECOVERY_POINTS, points)
 
-        def settle() -> None:
+        def persist() -> None:
             for finish in retired:
                 finish()
             files.sync_directory(path)
             checkpoints.write_epochs(files, f"{path}/{checkpoints.LEADER_EPOCHS}", entries)
             write_points()
 
-        home.submit(settle, log)
+        home.submit(persist, log)
 
     # --- moving ---------------------------------------------------------------------------------
 
@@ -316,7 +347,7 @@ class LogManager:
         if home is None:
             self._wish(partition, path)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no log here")
-        self.housekeeping.moves.request(home, target, home.logs[partition])
+        self.moves.request(home, target, home.logs[partition])
 
     def _wish(self, partition: TopicPartition, path: str) -> None:
         self._wishes.pop(partition, None)
@@ -324,14 +355,14 @@ class LogManager:
         if len(self._wishes) > _WISHES_MAX:
             del self._wishes[next(iter(self._wishes))]
 
-    def _take_moved(self, move: Move) -> None:
-        partition, home, target = move.partition, move.home, move.target
+    def _take_moved(self, future: FutureLog) -> None:
+        partition, home, target = future.partition, future.home, future.target
         del home.logs[partition]
         if partition in home.cleaned:
             target.cleaned[partition] = home.cleaned.pop(partition)
-        target.adopt(move.future)
+        target.adopt(future.copy)
         self._home[partition] = target
-        self.log_moved(move.future)
+        self._listener.log_moved(future.copy)
 
     # --- directories ----------------------------------------------------------------------------
 
@@ -351,7 +382,7 @@ class LogManager:
         if defect or all(one.offline is not None for one in self._directories):
             self._fail(error)
         else:
-            self.directory_failed(directory.path, sorted(directory.logs))
+            self._listener.directory_failed(directory.path, sorted(directory.logs))
 
     async def _flush_to_close(self, directory: LogDirectory) -> None:
         """By as many threads as open the logs."""

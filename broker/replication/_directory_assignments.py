@@ -56,8 +56,8 @@ class DirectoryAssignments:
         if known.directory_of(self._context.config.node_id) == here:
             self.forget(partition)
             return
-        told = self._waiting.get(partition)
-        if told is None or told.directory_id != here or told.topic_id != replica.topic_id:
+        waiting = self._waiting.get(partition)
+        if waiting is None or waiting.directory_id != here or waiting.topic_id != replica.topic_id:
             self._waiting[partition] = DirectoryAssignment(
                 replica.topic_id, partition.partition, here
             )

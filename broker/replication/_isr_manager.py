@@ -74,7 +74,7 @@ class IsrManager:
         for number, ((proposal, replica), result) in enumerate(zip(batch, results, strict=True)):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
-            if self._settle(replica, proposal, result):
+            if self._apply_result(replica, proposal, result):
                 self.submit(replica, proposal)
                 retried = True
         return not retried
@@ -110,7 +110,7 @@ class IsrManager:
             ),
         )
 
-    def _settle(
+    def _apply_result(
         self, replica: Partition, proposal: IsrProposal, result: AlterPartitionResult | None
     ) -> bool:
         """Applies an answer; returns whether to send the proposal again."""

@@ -44,7 +44,7 @@ class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
         """What it waits for."""
         return [replica.partition for replica, _ in self._awaited.values()]
 
-    def settle_at_once(self) -> bool:
+    def complete_at_once(self) -> bool:
         """Settles what need not wait; returns whether that is everything."""
         for partition in self.partitions:
             self.is_complete_after(partition)
@@ -113,7 +113,7 @@ class RecordDeletion:
             results.append(DeletedRecords(ErrorCode.NONE, start))
             awaited[index] = replica, start
         operation = _DelayedDelete(self._loop, results, awaited, self._lives)
-        if operation.settle_at_once():
+        if operation.complete_at_once():
             return results
         return self._waiting.wait(operation, operation.partitions, timeout_ms)
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.background import Background
+from broker.log import LogListener
 from broker.log.batches.record_batch import NotOneBatchError
 from broker.log.batches.validation import RecordsRefusedError
 from broker.replication._ack_flusher import AckFlusher
@@ -82,7 +83,7 @@ def _tells_log_start(refusal: KafkaError) -> bool:
     return refusal.code not in _WITHOUT_LOG_START and not isinstance(refusal, NotOneBatchError)
 
 
-class ReplicaManager:
+class ReplicaManager(LogListener):
     """The broker's replicas. `start`, then images and requests, then `stop`."""
 
     def __init__(self, context: BrokerContext, logs: LogManager) -> None:
@@ -101,8 +102,8 @@ class ReplicaManager:
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
         self._changes = RoleChanges(context.runtime.log)
-        self._new_replicas = PartitionChangeQueue(self._take, self._changes.tell)
-        self._changed = PartitionChangeQueue(self._take, self._changes.tell, CHANGES_AT_ONCE)
+        self._new_replicas = PartitionChangeQueue(self._take, self._changes.log_changes)
+        self._changed = PartitionChangeQueue(self._take, self._changes.log_changes, CHANGES_AT_ONCE)
         """Of those that are replica; no partition is in both."""
         self._brokers = BrokerDirectory(context.config.inter_broker_listener)
         readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
@@ -114,14 +115,10 @@ class ReplicaManager:
         self._ack_flusher = AckFlusher(self._flushed)
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
-        logs.directory_failed = self._directory_failed
-        logs.housekeeping.log_start_moved = self._log_start_moved
-        logs.log_moved = self._log_moved
         self._deletion = RecordDeletion(
             self._loop, self._replicas, self._absence, self._brokers.lives
         )
         self._throttles = Throttles(self._broker_id)
-        logs.housekeeping.moves.copied = self._log_copied
         self._reads = Reads(
             context.config,
             self._replicas,
@@ -179,7 +176,7 @@ class ReplicaManager:
 
     async def start(self) -> None:
         """Recovers the logs; partitions are served once an image names them."""
-        await self._logs.start()
+        await self._logs.start(self)
         self._context.stopped_cleanly(self._logs.clean_epoch)
         self._background.start(self._new_replicas.run())
         self._background.start(self._changed.run())
@@ -305,7 +302,7 @@ class ReplicaManager:
             lag_time_max_ms=self._config.replica_lag_time_max_ms,
             may_join=self._brokers.may_join,
         )
-        state.min_insync_replicas = log.config.min_insync_replicas
+        state.configure(log.config.min_insync_replicas)
         self._refused.discard(partition)
         replica = self._replicas[partition] = Partition(partition, topic_id, state, log)
         return replica
@@ -340,7 +337,7 @@ class ReplicaManager:
             replica.mark_dirty()
             self._wake(partition)
 
-    def _directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
+    def directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
         # Whoever finds out is in the middle of something.
         self._loop.call_soon(self._take_offline, path, partitions)
 
@@ -367,7 +364,7 @@ class ReplicaManager:
             if everywhere or partition.topic in topics:
                 config = self._topic_config(partition.topic)
                 replica.log.config = config
-                replica.state.min_insync_replicas = config.min_insync_replicas
+                replica.state.configure(config.min_insync_replicas)
                 if replica.state.is_leader:
                     self._ack_flusher.request(replica)
                 replica.advance(self._now_ms())
@@ -405,7 +402,7 @@ class ReplicaManager:
             appended = [self._replicas.get(partition) for partition, _ in entries]
             return results if acks == 0 else self._ack_flusher.answer(results, appended)
         operation = DelayedProduce(self._loop, results, awaited)
-        if operation.settle_at_once():
+        if operation.complete_at_once():
             return operation.answer()
         return self._produces.wait(operation, operation.partitions, timeout_ms)
 
@@ -485,7 +482,7 @@ class ReplicaManager:
         """Hides what is below each offset; results in order, when all live replicas follow."""
         deleted = self._deletion.delete(timeout_ms, entries)
         for partition, _ in entries:
-            self._log_start_moved(partition)
+            self.log_start_moved(partition)
         return deleted
 
     def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
@@ -503,13 +500,13 @@ class ReplicaManager:
             return error.code
         return ErrorCode.NONE
 
-    def _log_copied(self, size: int) -> bool:
+    def log_copied(self, size: int) -> bool:
         """Counts what goes to another directory; returns whether that must wait now."""
         now_ms, throttle = self._now_ms(), self._throttles.moving
         throttle.record(size, now_ms)
         return throttle.is_exceeded(now_ms)
 
-    def _log_moved(self, log: PartitionLog) -> None:
+    def log_moved(self, log: PartitionLog) -> None:
         replica = self._replicas.get(log.partition)
         if replica is not None:
             replica.log = log
@@ -553,7 +550,7 @@ class ReplicaManager:
         replica.advance(self._now_ms())
         self._wake(replica.partition)
 
-    def _log_start_moved(self, partition: TopicPartition) -> None:
+    def log_start_moved(self, partition: TopicPartition) -> None:
         """Leaders tell it to their readers, followers to their leader; nobody is kept waiting."""
         replica = self._replicas.get(partition)
         if replica is not None:

@@ -49,7 +49,7 @@ class RoleChanges:
         if len(self._named) < NAMED_MAX:
             self._named.append(f"{replica.partition}@{replica.state.leader_epoch}")
 
-    def tell(self) -> None:
+    def log_changes(self) -> None:
         """Writes the line, if there is something to tell: partitions with their leader epochs."""
         count = self._leading + self._following
         if count:

@@ -84,14 +84,14 @@ EDITS = (
     ),
     Edit(
         "stable_before_the_marker_is_committed",
-        "broker.log.producers._producer_state:ProducerStates.settle",
+        "broker.log.producers._producer_state:ProducerStates.prune_undo",
         "marker_offset < high_watermark",
         "marker_offset <= high_watermark",
         "unit/broker/log/test_transactions.py::test_what_is_stable_and_aborted_follows_from_the_batches",
     ),
     Edit(
         "undo_dropped_at_the_high_watermark",
-        "broker.log.producers._producer_state:ProducerStates.settle",
+        "broker.log.producers._producer_state:ProducerStates.prune_undo",
         "base_offset < high_watermark",
         "base_offset <= high_watermark",
         "unit/broker/log/test_producer_state.py::test_below_the_high_watermark_a_rebuild_is_asked_for",

@@ -97,7 +97,7 @@ def _take_for_done(
 ) -> None:
     done.exception()
     log.flushed(plan)
-    flusher._settle(log, log.recovery_point)
+    flusher._resolve(log, log.recovery_point)
 
 
 def _recover_only(segment: Segment, durable_below: int = 0, *, rewrite: bool = False) -> int:

@@ -12,15 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.log.cleaning._cleaner import LogCleaner
-from broker.log.directories import Removals
-from broker.log.directories.moving import LogMoves
 from raftctl.errors import KafkaError
 from raftctl.metadata.configs.topic import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from broker.log.directories import LogDirectory
+    from broker.log.directories import FutureLogs, LogDirectory, Removals
     from broker.log.partition_log import PartitionLog
     from broker.log.settings import LogSettings
     from broker.types import TopicPartition
@@ -39,23 +37,24 @@ class Housekeeping:
         directories: Sequence[LogDirectory],
         settings: LogSettings,
         fail: Callable[[BaseException], None],
+        removals: Removals,
+        moves: FutureLogs,
+        log_start_moved: Callable[[TopicPartition], None],
     ) -> None:
+        """`fail` ends the node for a defect; `log_start_moved` is called after retention."""
         self._runtime = runtime
         self._directories = directories
         self._settings = settings
         self._fail = fail
         self._tasks: list[asyncio.Task[None]] = []
-        self.log_start_moved: Callable[[TopicPartition], None] = lambda _partition: None
-        """Hears of the logs that retention has shortened."""
+        self._removals = removals
+        self._moves = moves
+        self._log_start_moved = log_start_moved
         self._doomed: dict[LogDirectory, list[Callable[[], None]]] = {}
         """Removals that wait for their time, of each directory."""
         self._flushed_ms: dict[PartitionLog, int] = {}
         self.cleaner = LogCleaner(runtime, directories, settings)
         """Compacts logs."""
-        self.removals = Removals(runtime)
-        """Removes logs whose partitions are gone."""
-        self.moves = LogMoves(runtime, self.removals)
-        """Moves logs from one directory to another."""
 
     def start(self) -> None:
         """Begins the rounds."""
@@ -68,7 +67,7 @@ class Housekeeping:
         if settings.cleaner_enable:
             rounds.append((settings.cleaner_backoff_ms, self.cleaner.clean))
         repeated = [self._repeat(*one) for one in rounds]
-        for run in (*repeated, self.removals.run(), self.moves.run()):
+        for run in (*repeated, self._removals.run(), self._moves.run()):
             task = asyncio.get_running_loop().create_task(run)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
@@ -129,7 +128,7 @@ class Housekeeping:
             except KafkaError:
                 continue  # The log has taken its directory offline.
             if count:
-                self.log_start_moved(log.partition)
+                self._log_start_moved(log.partition)
                 self._runtime.log.info(
                     "segments_expired",
                     partition=str(log.partition),

@@ -3,7 +3,7 @@ failures.
 
 `LogDirectory` runs everything that blocks on one worker, in order. `load` opens and recovers
 its logs at the start. `Removals` takes the files of deleted logs away, a few at a time.
-`moving` copies a log to another directory and puts the copy in its place.
+`FutureLogs` copies a log to another directory and puts the copy in its place.
 
 Decides what a checkpoint says, when a directory counts as offline, and when a copy may
 replace its log. Must not know leaders or retention, nor in which directory a new log goes.
@@ -22,6 +22,7 @@ Source: KIP-112 (failing disks), KIP-113 (moves between directories), KIP-858 (d
 KIP-966 (clean shutdown), and Apache Kafka's LogManager.
 """
 
+from broker.log.directories._future_log import FutureLog, FutureLogs, recover_moves
 from broker.log.directories._loading import CLEAN_SHUTDOWN, METADATA_LOG, load
 from broker.log.directories._log_directory import NO_EPOCH, LogDirectory
 from broker.log.directories._removals import Removals
@@ -30,7 +31,10 @@ __all__ = [
     "CLEAN_SHUTDOWN",
     "METADATA_LOG",
     "NO_EPOCH",
+    "FutureLog",
+    "FutureLogs",
     "LogDirectory",
     "Removals",
     "load",
+    "recover_moves",
 ]

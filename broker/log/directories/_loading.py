@@ -72,11 +72,11 @@ async def load(
     # What is not here any more must not be taken for all that the broker had (KIP-966).
     is_whole = not unreadable and all(log.recovered.lost_from is None for log in logs)
     directory.clean_epoch = found.clean_epoch if is_whole else NO_EPOCH
-    await directory.worker.submit(partial(_settle, files, path, clean=found.clean))
+    await directory.worker.submit(partial(_mark_started, files, path, clean=found.clean))
     if found.rewrite and logs:
         runtime.log.warning("unflushed_written_again", directory=path, logs=len(logs))
     for log in logs:
-        _tell(runtime, log)
+        _log_recovery(runtime, log)
     return logs
 
 
@@ -198,11 +198,11 @@ def _open(
     log.advance_log_start(log_start)
     high_watermark = checkpoint(checkpoints.HIGH_WATERMARKS)
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-    log.producers.settle(log.high_watermark)
+    log.producers.prune_undo(log.high_watermark)
     return log
 
 
-def _settle(files: FileSystem, path: str, *, clean: bool) -> None:
+def _mark_started(files: FileSystem, path: str, *, clean: bool) -> None:
     """From here on it is another life; names that a killed process left become durable, too."""
     fsync_marker.create(files, path)
     if clean:
@@ -210,7 +210,7 @@ def _settle(files: FileSystem, path: str, *, clean: bool) -> None:
     files.sync_directory(path)
 
 
-def _tell(runtime: Runtime, log: PartitionLog) -> None:
+def _log_recovery(runtime: Runtime, log: PartitionLog) -> None:
     found = log.recovered
     if found.lost_from is not None:
         runtime.log.error(

@@ -254,7 +254,7 @@ class Flusher:
     def _flush(self, log: Flushable) -> None:
         plan = log.flush_plan(rolled_only=False)
         if plan is None:
-            self._settle(log, log.log_end_offset)
+            self._resolve(log, log.log_end_offset)
             return
         try:
             running = self._worker.submit(plan.run)
@@ -276,9 +276,9 @@ class Flusher:
             self._refuse(log, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.offline))
             return
         log.flushed(plan)
-        self._settle(log, log.recovery_point)
+        self._resolve(log, log.recovery_point)
 
-    def _settle(self, log: Flushable, durable: int) -> None:
+    def _resolve(self, log: Flushable, durable: int) -> None:
         """Answers whose offset is durable; the others wait for the next flush."""
         queue = self._waiting.pop(log)
         # A truncation may have taken away what somebody waits for: there is nothing left to flush.

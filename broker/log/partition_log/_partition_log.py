@@ -290,7 +290,7 @@ class PartitionLog:
 
     def _snapshot(self, offset: int) -> None:
         # It could not tell of transactions whose marker may still be cut off.
-        if self.producers.ends_are_settled:
+        if self.producers.markers_are_final:
             self._durability.snapshot(offset, self.producers.snapshot())
 
     def _add_segment(self, base_offset: int) -> None:
@@ -587,5 +587,5 @@ class PartitionLog:
                 self._note_producer(
                     at.header, segment, partial(segment.read, at.position, at.header.size)
                 )
-        self.producers.settle(self.high_watermark)
+        self.producers.prune_undo(self.high_watermark)
         return noted

@@ -101,7 +101,7 @@ class ProducerStates:
         return self._unstable[0][0] if self._unstable else None
 
     @property
-    def ends_are_settled(self) -> bool:
+    def markers_are_final(self) -> bool:
         """Whether no marker may be cut off any more."""
         return not self._ended
 
@@ -241,7 +241,7 @@ class ProducerStates:
         if len(self._undo) > _UNDO_ENTRIES_MAX:
             self._forget_oldest()
 
-    def settle(self, high_watermark: int) -> None:
+    def prune_undo(self, high_watermark: int) -> None:
         """Drops what is kept for truncation below the high watermark."""
         while self._undo and self._undo[0].base_offset < high_watermark:
             self._forget_oldest()

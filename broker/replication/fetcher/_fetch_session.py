@@ -21,7 +21,7 @@ _FIRST_EPOCH = 0
 _EPOCH_MAX = 2**31 - 1
 
 
-class Told(NamedTuple, Generic[K]):
+class NextFetch(NamedTuple, Generic[K]):
     """The next Fetch: its session and what it names."""
 
     session_id: int
@@ -67,12 +67,12 @@ class FollowerSession(Generic[K]):
         if self._wanted.pop(key, None) is not None:
             self._touched[key] = None
 
-    def next(self) -> Told[K]:
+    def next(self) -> NextFetch[K]:
         """What to send so that the leader knows all that is wanted."""
         if self._epoch == _FIRST_EPOCH:
             self._known = dict(self._wanted)
             self._touched.clear()
-            return Told(self._id, self._epoch, dict(self._wanted), ())
+            return NextFetch(self._id, self._epoch, dict(self._wanted), ())
         changed: dict[K, dict[str, Any]] = {}
         forgotten: list[K] = []
         for key in self._touched:
@@ -84,7 +84,7 @@ class FollowerSession(Generic[K]):
             elif known is not None:
                 forgotten.append(key)
         self._touched.clear()
-        return Told(self._id, self._epoch, changed, tuple(forgotten))
+        return NextFetch(self._id, self._epoch, changed, tuple(forgotten))
 
     def answered(self, error: ErrorCode, session_id: int) -> None:
         """The leader's answer to the Fetch."""

@@ -139,8 +139,8 @@ class Fetcher:
                     if not self._interrupted:
                         self._failures += 1
                         # Once is news, the retries to a leader that is down are not.
-                        tell = self._log.info if self._failures == 1 else self._log.debug
-                        tell("fetch_failed", error=error.code.name, why=error.message)
+                        log = self._log.info if self._failures == 1 else self._log.debug
+                        log("fetch_failed", error=error.code.name, why=error.message)
                         await self._pause(self._backoff_ms(self._failures) / 1000)
         finally:
             self._stop_gathering()
@@ -237,12 +237,12 @@ class Fetcher:
     def _request(self) -> dict[str, Any]:
         config = self._config
         self._followings.update_session()
-        told = self._followings.session.next()
+        fetch = self._followings.session.next()
         topics: dict[UUID, list[dict[str, Any]]] = {}
-        for (topic_id, partition_id), wanted in told.changed.items():
+        for (topic_id, partition_id), wanted in fetch.changed.items():
             topics.setdefault(topic_id, []).append({"partition": partition_id, **wanted})
         forgotten: dict[UUID, list[int]] = {}
-        for topic_id, partition_id in told.forgotten:
+        for topic_id, partition_id in fetch.forgotten:
             forgotten.setdefault(topic_id, []).append(partition_id)
         return {
             "replica_state": {
@@ -252,8 +252,8 @@ class Fetcher:
             "max_wait_ms": config.replica_fetch_wait_max_ms,
             "min_bytes": config.replica_fetch_min_bytes,
             "max_bytes": config.replica_fetch_response_max_bytes,
-            "session_id": told.session_id,
-            "session_epoch": told.epoch,
+            "session_id": fetch.session_id,
+            "session_epoch": fetch.epoch,
             "topics": [{"topic_id": t, "partitions": parts} for t, parts in topics.items()],
             "forgotten_topics_data": [
                 {"topic_id": t, "partitions": parts} for t, parts in forgotten.items()
@@ -346,8 +346,8 @@ class Fetcher:
         following.failures += 1
         backoff_ms = self._backoff_ms(following.failures)
         self._followings.wait(following, self._loop.time() + backoff_ms / 1000)
-        tell = self._log.info if following.failures == 1 else self._log.debug
-        tell("fetch_refused", partition=str(following.replica.partition), why=why)
+        log = self._log.info if following.failures == 1 else self._log.debug
+        log("fetch_refused", partition=str(following.replica.partition), why=why)
 
 
 def _only_partition(answer: dict[str, Any]) -> dict[str, Any]:

@@ -299,9 +299,7 @@ class Partition:
                     aborted = self.log.aborted_in(wanted.fetch_offset, **limits)
             except KafkaError as failed:
                 return FetchResult(failed.code)
-        follower = self.state.followers.get(params.replica_id)
-        if follower is not None:
-            follower.sent_high_watermark = self.state.high_watermark
+        self.state.note_sent(params.replica_id)
         return FetchResult(
             ErrorCode.NONE,
             high_watermark=self.state.high_watermark,
@@ -475,7 +473,7 @@ class Partition:
             changed = True
         if self.log.log_start_offset < fetched.log_start_offset <= end:
             self.log.advance_log_start(fetched.log_start_offset)
-            self.state.high_watermark = max(self.state.high_watermark, fetched.log_start_offset)
+            self.state.log_started_at(fetched.log_start_offset)
         return changed
 
     def truncate_to_agree(self, diverging: EpochEndOffset) -> bool:
@@ -495,7 +493,7 @@ class Partition:
             return self._truncated(self.log.truncate_to(leader_end))
         if self.log.log_end_offset < leader_start:
             self.log.restart_at(leader_start)
-            self.state.high_watermark = leader_start
+            self.state.log_started_at(leader_start)
             return True
         return False
 
@@ -505,4 +503,4 @@ class Partition:
 
     def _keep_high_watermark(self) -> None:
         self.log.high_watermark = self.state.high_watermark
-        self.log.producers.settle(self.state.high_watermark)
+        self.log.producers.prune_undo(self.state.high_watermark)

@@ -148,6 +148,10 @@ class PartitionState:
         if self.is_leader:
             invariant(self.epoch_start_offset >= 0, "a leader knows where its epoch began")
 
+    def configure(self, min_insync_replicas: int) -> None:
+        """Take the topic's `min.insync.replicas`."""
+        self.min_insync_replicas = min_insync_replicas
+
     # --- roles ----------------------------------------------------------------------------------
 
     def become_leader(self, image: PartitionImage, *, log_end_offset: int, now_ms: int) -> bool:
@@ -302,8 +306,8 @@ class PartitionState:
         follower = self.followers.get(replica_id)
         if follower is None or replica_id not in self.isr:
             return None
-        told = follower.log_end_offset, follower.broker_epoch
-        return follower if told == (fetch_offset, broker_epoch) else None
+        last = follower.log_end_offset, follower.broker_epoch
+        return follower if last == (fetch_offset, broker_epoch) else None
 
     def advance_high_watermark(self, log_end_offset: int, now_ms: int) -> bool:
         """Leader: moves the high watermark as far as the replicas allow; whether it moved."""
@@ -332,6 +336,16 @@ class PartitionState:
             return False
         self.high_watermark = reached
         return True
+
+    def log_started_at(self, log_start_offset: int) -> None:
+        """Note the log's new start: everything below it was committed once."""
+        self.high_watermark = max(self.high_watermark, log_start_offset)
+
+    def note_sent(self, replica_id: int) -> None:
+        """Note that the high watermark was sent to a follower, if it is one."""
+        follower = self.followers.get(replica_id)
+        if follower is not None:
+            follower.sent_high_watermark = self.high_watermark
 
     def truncated(self, log_end_offset: int) -> None:
         """The log was cut to `log_end_offset` by leader epoch."""

@@ -43,7 +43,7 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
         """What it waits for."""
         return [one.replica.partition for one in self._awaited.values()]
 
-    def settle_at_once(self) -> bool:
+    def complete_at_once(self) -> bool:
         """Settles what need not wait; returns whether that is everything."""
         for partition in self.partitions:
             self.is_complete_after(partition)
@@ -57,17 +57,17 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
             error = one.replica.state.acknowledged(one.required_offset)
             if error is not None:
                 del self._awaited[index]
-                self._settle(index, one, error)
+                self._put_error(index, one, error)
         return not self._awaited
 
     def answer(self) -> list[AppendResult]:
         """The results; what is still awaited has timed out."""
         for index, one in self._awaited.items():
-            self._settle(index, one, ErrorCode.REQUEST_TIMED_OUT)
+            self._put_error(index, one, ErrorCode.REQUEST_TIMED_OUT)
         self._awaited.clear()
         return self._results
 
-    def _settle(self, index: int, one: Awaited, error: ErrorCode) -> None:
+    def _put_error(self, index: int, one: Awaited, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             hint = one.replica.hint_for(error)
             self._results[index] = replace(self._results[index], error=error, current_leader=hint)
@@ -86,7 +86,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         read: Callable[[], list[FetchResult]],
         must_wait: Callable[[Partition, int], bool],
         *,
-        tell_high_watermarks: bool,
+        notifies_high_watermarks: bool,
     ) -> None:
         """`replicas` is the broker's own table, so that it always says what is there; `read` reads
         the partitions again; `must_wait` tells where a follower gets nothing now, however much
@@ -98,7 +98,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         self._replicas = replicas
         self._read = read
         self._must_wait = must_wait
-        self._tell_high_watermarks = tell_high_watermarks
+        self._notifies_high_watermarks = notifies_high_watermarks
         self._indexes: dict[TopicPartition, int] = {
             wanted.partition: index for index, wanted in enumerate(partitions)
         }
@@ -117,7 +117,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         params = self._params
         if replica is None or replica.fetch_error(wanted, params):
             return True
-        if replica.diverging(wanted) is not None or self._must_hear(replica):
+        if replica.diverging(wanted) is not None or self._must_notify(replica):
             return True
         others = self._total - self._available[index]
         needed = params.min_bytes - others
@@ -132,9 +132,9 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         self._total = others + available
         return available >= needed
 
-    def _must_hear(self, replica: Partition) -> bool:
+    def _must_notify(self, replica: Partition) -> bool:
         """Where consumers read from followers, those are told of commits without delay."""
-        return self._tell_high_watermarks and replica.is_behind_in_high_watermark(
+        return self._notifies_high_watermarks and replica.is_behind_in_high_watermark(
             self._params.replica_id
         )
 

@@ -80,7 +80,7 @@ class Reads:
         partitions: list[FetchPartition],
         index: FetchSessionIndex | None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
-        urgent = self._selects and self._must_hear(params.replica_id, partitions)
+        urgent = self._selects and self._must_notify(params.replica_id, partitions)
         results = self._read(params, partitions)
         self._cold_reads.read_ahead(params, partitions)
         nothing = not partitions and (index is None or not index.has_idle)
@@ -96,7 +96,7 @@ class Reads:
             self._replicas,
             partial(self._read_last, params, partitions, index),
             self.must_wait,
-            tell_high_watermarks=self._selects,
+            notifies_high_watermarks=self._selects,
         )
         watched = (wanted.partition for wanted in partitions)
         if index is not None:
@@ -132,7 +132,7 @@ class Reads:
             if not (result.error or result.records or result.diverging):
                 self._replicas[wanted.partition].mark_idle(wanted, params, index)
 
-    def _must_hear(self, replica_id: int, partitions: Sequence[FetchPartition]) -> bool:
+    def _must_notify(self, replica_id: int, partitions: Sequence[FetchPartition]) -> bool:
         """Whether a follower is to be told of a high watermark now, for the consumers it has."""
         known = (self._replicas.get(wanted.partition) for wanted in partitions)
         return any(h is not None and h.is_behind_in_high_watermark(replica_id) for h in known)

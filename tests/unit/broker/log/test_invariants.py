@@ -33,7 +33,7 @@ def grow(log: PartitionLog, batches: int = 12) -> None:
 
 def commit(log: PartitionLog) -> None:
     log.high_watermark = log.log_end_offset
-    log.producers.settle(log.high_watermark)
+    log.producers.prune_undo(log.high_watermark)
 
 
 def flush(log: PartitionLog) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import LogManager
+from broker.log import LogListener, LogManager
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.configs.topic import TopicConfig
@@ -26,19 +26,32 @@ FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
 CONFIG = TopicConfig(segment_bytes=1_000, retention_ms=1)
 
 
+class Failures(LogListener):
+    """The directories that failed, and the partitions in each."""
+
+    def __init__(self) -> None:
+        self.reported: list[tuple[str, Sequence[TopicPartition]]] = []
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.reported]
+
+    def directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
+        self.reported.append((path, partitions))
+
+
 class World:
     """Two directories, a log in each, and what the manager reports."""
 
     def __init__(self) -> None:
         self.files = FakeFiles()
         self.failures: list[BaseException] = []
-        self.reported: list[tuple[str, list[TopicPartition]]] = []
+        self.listener = Failures()
         runtime = FakeRuntime(self.files)
         self.manager = LogManager(runtime, ["/d1", "/d2"], CONFIG, self.failures.append)
-        self.manager.directory_failed = lambda path, gone: self.reported.append((path, gone))
 
     async def start(self) -> tuple[PartitionLog, PartitionLog]:
-        await self.manager.start()
+        await self.manager.start(self.listener)
         logs = [self.manager.create(key, UUID(int=1), CONFIG) for key in (FIRST, SECOND)]
         for log in logs:
             fill(log, 30)
@@ -111,7 +124,7 @@ async def test_whoever_finds_out_the_directory_goes_offline_alone(
     await use(world, broken)
     assert world.manager.offline_directories == ["/d1"]
     gone = [] if use is deletes else [FIRST]
-    assert world.reported == [("/d1", gone)]
+    assert world.listener.reported == [("/d1", gone)]
     assert world.failures == []
     if use is not deletes:
         for again in (lambda: fill(broken, 1), lambda: read(broken, 0), broken.newest):
@@ -127,7 +140,7 @@ async def test_whoever_finds_out_the_directory_goes_offline_alone(
     await world.manager.stop()
     assert ".kafka_cleanshutdown" in world.files.names("/d2")
     assert ".kafka_cleanshutdown" not in world.files.names("/d1")
-    assert len(world.reported) == 1
+    assert len(world.listener.reported) == 1
 
 
 @pytest.mark.req("C14")
@@ -137,7 +150,7 @@ async def test_a_new_log_goes_where_it_is_taken() -> None:
     world.files.broken_under = "/d1"
     created = world.manager.create(THIRD, UUID(int=1), CONFIG)
     assert created.directory == "/d2/t-2"
-    assert world.reported == [("/d1", [FIRST])]
+    assert world.listener.reported == [("/d1", [FIRST])]
     await world.manager.stop()
 
 
@@ -160,12 +173,11 @@ async def test_a_directory_that_cannot_be_read_at_the_start_is_offline_alone() -
     first, _ = await world.start()
     home = first.directory.rpartition("/")[0]
     await world.manager.stop(broker_epoch=7)
-    failures, reported = list[BaseException](), list[str]()
+    failures, listener = list[BaseException](), Failures()
     world.files.broken_under = f"{home}/t-0"
     manager = LogManager(FakeRuntime(world.files), ["/d1", "/d2"], CONFIG, failures.append)
-    manager.directory_failed = lambda path, _gone: reported.append(path)
-    await manager.start()
-    assert (manager.offline_directories, reported, failures) == ([home], [home], [])
+    await manager.start(listener)
+    assert (manager.offline_directories, listener.paths, failures) == ([home], [home], [])
     assert manager.partitions == [SECOND], "the others are served"
     assert manager.clean_epoch == -1, "what the directory held is not here"
     await manager.stop(broker_epoch=8)
@@ -178,9 +190,8 @@ async def test_a_directory_that_cannot_be_read_at_the_start_is_offline_alone() -
 async def test_a_directory_that_is_full_at_the_start_is_offline_alone() -> None:
     world = World()
     await world.start()
-    failures, reported = list[BaseException](), list[str]()
+    failures, listener = list[BaseException](), Failures()
     manager = LogManager(FakeRuntime(world.files), ["/d1", "/d2"], CONFIG, failures.append)
-    manager.directory_failed = lambda path, _gone: reported.append(path)
     write = FakeFile.append
 
     def refuse(file: FakeFile, buffers: Sequence[Buffer]) -> None:
@@ -191,8 +202,8 @@ async def test_a_directory_that_is_full_at_the_start_is_offline_alone() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeFile, "append", refuse)
         world.files.remove("/d1/t-0/00000000000000000000.timeindex")
-        await manager.start()
-    assert (manager.offline_directories, reported, failures) == (["/d1"], ["/d1"], [])
+        await manager.start(listener)
+    assert (manager.offline_directories, listener.paths, failures) == (["/d1"], ["/d1"], [])
     await manager.stop()
 
 

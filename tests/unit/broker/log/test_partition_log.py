@@ -327,7 +327,7 @@ def test_after_truncation_the_log_is_as_if_the_rest_never_came(
         return log
 
     log, model = build(30), build(cut // 2)
-    log.producers.settle(settled)
+    log.producers.prune_undo(settled)
     assert log.truncate_to(cut) == (cut < 60)
     for both in (log, model):
         fill(both, extra, epoch=90)

@@ -87,7 +87,7 @@ def test_below_the_high_watermark_a_rebuild_is_asked_for() -> None:
     states = ProducerStates()
     for number in range(4):
         send(states, header(number, offset=number))
-    states.settle(2)
+    states.prune_undo(2)
     assert states.truncate_to(2)
     assert not states.truncate_to(1)
     states.rebuild([header(0)])
@@ -111,7 +111,7 @@ def test_taking_back_equals_never_having_noted(seed: int, cut: int, settled: int
         batches.append(batch)
     whole, part = ProducerStates(), ProducerStates()
     whole.rebuild(batches)
-    whole.settle(min(settled, cut))
+    whole.prune_undo(min(settled, cut))
     part.rebuild(batches[:cut])
     assert whole.truncate_to(cut)
     assert [whole.get(p) for p in sequences] == [part.get(p) for p in sequences]
@@ -123,7 +123,7 @@ def test_who_has_a_batch_that_may_be_taken_back_does_not_expire() -> None:
     states = ProducerStates()
     send(states, header(0))
     send(states, header(1, offset=1))
-    states.settle(1)
+    states.prune_undo(1)
     assert states.expire(10**15) == 0
     assert states.truncate_to(1)
     assert refused(states, header(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

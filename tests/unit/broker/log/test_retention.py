@@ -231,7 +231,7 @@ async def test_silent_producers_are_forgotten_unless_they_may_be_taken_back() ->
     for producer in (1, 2):
         batch = make_batch([b"v"], producer_id=producer, producer_epoch=0, sequence=0)
         log.append_as_leader(batch, 0, 0)
-    log.producers.settle(1)
+    log.producers.prune_undo(1)
     expiring = log.producers.expire(2_000)
     assert (expiring, log.producers.get(1) is None, log.producers.get(2) is None) == (
         1,

@@ -70,7 +70,7 @@ def end(log: PartitionLog, producer: int, outcome: bool, *, epoch: int = 0) -> i
 
 def commit(log: PartitionLog) -> None:
     log.high_watermark = log.log_end_offset
-    log.producers.settle(log.high_watermark)
+    log.producers.prune_undo(log.high_watermark)
 
 
 def aborted(log: PartitionLog) -> list[tuple[int, int, int]]:
@@ -290,7 +290,7 @@ class Model:
     def commit(self) -> None:
         upper = self.log.log_end_offset
         self.log.high_watermark = self.chance.randint(self.log.high_watermark, upper)
-        self.log.producers.settle(self.log.high_watermark)
+        self.log.producers.prune_undo(self.log.high_watermark)
 
     def flush(self, *, closing: bool = False) -> None:
         flush(self.log, closing=closing, rolled_only=self.chance.random() < 0.5)
@@ -316,7 +316,7 @@ class Model:
         high_watermark = self.log.high_watermark
         self.log = reopen(self.files, self.durable, clean=clean)
         self.log.high_watermark = min(high_watermark, self.log.log_end_offset)
-        self.log.producers.settle(self.log.high_watermark)
+        self.log.producers.prune_undo(self.log.high_watermark)
 
     def check(self) -> None:
         """Everything follows from the batches alone."""
@@ -493,7 +493,7 @@ def test_compaction_shows_readers_the_newest_committed_value_of_each_key(seed: i
             high_watermark = log.high_watermark
             log = reopen(files, log.log_end_offset, clean=True, config=COMPACTED)
             log.high_watermark = high_watermark
-            log.producers.settle(high_watermark)
+            log.producers.prune_undo(high_watermark)
     for producer in sequences:
         end(log, producer, ABORT)
     told = log.aborted_between(0, log.log_end_offset)

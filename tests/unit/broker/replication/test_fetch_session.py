@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.apis.handler.fetch_sessions import FetchSessions, SessionRequest, Wanted
-from broker.replication.fetcher._fetch_session import FollowerSession, Told
+from broker.replication.fetcher._fetch_session import FollowerSession, NextFetch
 from broker.types import FetchKey as Key
 from broker.types import FetchResult
 from raftctl.errors import ErrorCode
@@ -26,7 +26,7 @@ def wants(**offsets: int) -> dict[str, dict[str, Any]]:
     return {name: {"offset": offset} for name, offset in offsets.items()}
 
 
-def named(session: FollowerSession[K], wanted: Mapping[K, dict[str, Any]]) -> Told[K]:
+def named(session: FollowerSession[K], wanted: Mapping[K, dict[str, Any]]) -> NextFetch[K]:
     """The next Fetch, when all of this is wanted and nothing else."""
     for key in [key for key in session._wanted if key not in wanted]:
         session.drop(key)
@@ -37,17 +37,17 @@ def named(session: FollowerSession[K], wanted: Mapping[K, dict[str, Any]]) -> To
 
 def test_the_first_fetch_names_all_the_next_what_changed() -> None:
     session: FollowerSession[str] = FollowerSession()
-    assert named(session, wants(a=1, b=1)) == Told(0, 0, wants(a=1, b=1), ())
+    assert named(session, wants(a=1, b=1)) == NextFetch(0, 0, wants(a=1, b=1), ())
     session.answered(ErrorCode.NONE, 77)
-    assert named(session, wants(a=1, b=2)) == Told(77, 1, wants(b=2), ())
+    assert named(session, wants(a=1, b=2)) == NextFetch(77, 1, wants(b=2), ())
     session.answered(ErrorCode.NONE, 77)
-    assert named(session, wants(b=2, c=3)) == Told(77, 2, wants(c=3), ("a",))
+    assert named(session, wants(b=2, c=3)) == NextFetch(77, 2, wants(c=3), ("a",))
 
 
 def test_without_a_session_all_are_named_each_time() -> None:
     session: FollowerSession[str] = FollowerSession()
     for _ in range(2):
-        assert named(session, wants(a=1)) == Told(0, 0, wants(a=1), ())
+        assert named(session, wants(a=1)) == NextFetch(0, 0, wants(a=1), ())
         session.answered(ErrorCode.NONE, 0)
 
 
@@ -57,11 +57,11 @@ def test_after_a_lost_answer_the_session_is_ended_and_another_begun() -> None:
     session.answered(ErrorCode.NONE, 77)
     named(session, wants(a=1))
     session.failed()
-    assert named(session, wants(a=1)) == Told(77, 0, wants(a=1), ())
+    assert named(session, wants(a=1)) == NextFetch(77, 0, wants(a=1), ())
     session.answered(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
-    assert named(session, wants(a=1)) == Told(77, 0, wants(a=1), ())
+    assert named(session, wants(a=1)) == NextFetch(77, 0, wants(a=1), ())
     session.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    assert named(session, wants(a=1)) == Told(0, 0, wants(a=1), ())
+    assert named(session, wants(a=1)) == NextFetch(0, 0, wants(a=1), ())
 
 
 def test_epochs_begin_again_after_the_largest() -> None:
@@ -81,7 +81,7 @@ def test_what_is_wanted_and_dropped_between_two_fetches_is_not_named() -> None:
     session.drop("a")
     session.want("a", {"offset": 1})
     session.drop("b")
-    assert session.next() == Told(77, 1, {}, ("b",))
+    assert session.next() == NextFetch(77, 1, {}, ("b",))
 
 
 rounds = st.lists(

@@ -161,7 +161,7 @@ async def test_whatever_readers_see_is_news() -> None:
         assert told(consumer) == (ErrorCode.NONE, 1, 0)
         leader.replicas.delete_records(0, [(P0, 1)])
         assert told(consumer) == told(follower) == (ErrorCode.NONE, 1, 1)
-        leader.replicas._logs.housekeeping.log_start_moved(P0)
+        leader.replicas.log_start_moved(P0)
         assert told(consumer) == told(follower) == (ErrorCode.NONE, 1, 1)
         world.elect(2)
         for session in (consumer, follower):

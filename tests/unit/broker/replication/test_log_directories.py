@@ -222,10 +222,10 @@ async def test_copying_keeps_to_its_rate() -> None:
         await fill(node, 3)
         key = "replica.alter.log.dirs.io.max.bytes.per.second"
         world.controller.commit(ConfigRecord(BROKER_RESOURCE, "1", key, "100"))
-        assert not node.replicas._log_copied(1_000)
-        assert node.replicas._log_copied(100)
+        assert not node.replicas.log_copied(1_000)
+        assert node.replicas.log_copied(100)
         world.controller.commit(ConfigRecord(BROKER_RESOURCE, "1", key, None))
-        assert not node.replicas._log_copied(0)
+        assert not node.replicas.log_copied(0)
 
 
 def is_in(node: Node, path: str) -> bool:

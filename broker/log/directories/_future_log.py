@@ -49,17 +49,17 @@ LAST_BYTES = 256 << 10
 _RETRY_S = 0.05
 
 
-class Move:
+class FutureLog:
     """One log on its way from `home` to `target`."""
 
     def __init__(
-        self, home: LogDirectory, target: LogDirectory, log: PartitionLog, future: PartitionLog
+        self, home: LogDirectory, target: LogDirectory, log: PartitionLog, copy: PartitionLog
     ) -> None:
         self.partition = log.partition
         self.home = home
         self.target = target
         self.log = log
-        self.future = future
+        self.copy = copy
         """The copy."""
         self.is_wanted = True
         self.has_begun = False
@@ -77,12 +77,12 @@ class Move:
     @property
     def is_sound(self) -> bool:
         """Whether what was copied is still a part of the log."""
-        is_part = self.future.log_end_offset >= self.log.log_start_offset
+        is_part = self.copy.log_end_offset >= self.log.log_start_offset
         return self.log.truncations == self._truncations and is_part
 
     def invariants(self) -> None:
         """Check that a sound copy is a prefix of its log; for when no worker is at the copy."""
-        log, copy = self.log, self.future
+        log, copy = self.log, self.copy
         invariant(self.home is not self.target, "a log moves to another directory")
         if not self.is_sound or self.has_switched:
             return
@@ -95,42 +95,42 @@ class Move:
     def begin(self) -> None:
         """Copies from the start of the log; blocks."""
         self._truncations = self.log.truncations
-        self.future.restart_at(self.log.log_start_offset)
-        for finish in self.future.take_retired():
+        self.copy.restart_at(self.log.log_start_offset)
+        for finish in self.copy.take_retired():
             finish()
         self._noted = 0, self.log.log_start_offset
 
     @property
     def missing_bytes(self) -> int:
         """How much there is to copy, at least if it is less than LAST_BYTES."""
-        behind = self.future.log_end_offset, self.log.log_end_offset
+        behind = self.copy.log_end_offset, self.log.log_end_offset
         return 0 if behind[0] == behind[1] else self.log.bytes_between(*behind)
 
     def note_bounds(self) -> None:
         """The copy knows what is committed, and this is known of the copy."""
-        log, future = self.log, self.future
-        future.high_watermark = min(log.high_watermark, future.log_end_offset)
-        future.producers.settle(future.high_watermark)
-        self._noted = future.size, future.log_end_offset
+        log, copy = self.log, self.copy
+        copy.high_watermark = min(log.high_watermark, copy.log_end_offset)
+        copy.producers.prune_undo(copy.high_watermark)
+        self._noted = copy.size, copy.log_end_offset
         self.invariants()
 
     def take_rest(self) -> bool:
         """Copies what is missing if it is little; returns whether nothing is missing now."""
-        log, future = self.log, self.future
+        log, copy = self.log, self.copy
         end, left = log.log_end_offset, LAST_BYTES
-        while future.log_end_offset < end and left > 0:
-            start = future.log_end_offset
+        while copy.log_end_offset < end and left > 0:
+            start = copy.log_end_offset
             data = log.read(start, max_bytes=left, up_to_offset=end, min_one=True)
-            left -= future.append_as_follower(b"".join(data))
+            left -= copy.append_as_follower(b"".join(data))
         self.note_bounds()
-        return future.log_end_offset == end
+        return copy.log_end_offset == end
 
     def hand_over(self) -> None:
         """The copy is all that the log is; what batches do not tell is taken from it."""
-        log, future = self.log, self.future
-        future.config, future.topic_id = log.config, log.topic_id
-        future.epochs, future.producers = log.epochs, log.producers
-        future.high_watermark = log.high_watermark
+        log, copy = self.log, self.copy
+        copy.config, copy.topic_id = log.config, log.topic_id
+        copy.epochs, copy.producers = log.epochs, log.producers
+        copy.high_watermark = log.high_watermark
 
     def facts(self) -> LogFacts:
         """As DescribeLogDirs tells it."""
@@ -138,20 +138,27 @@ class Move:
         return LogFacts(self.partition, size, max(self.log.log_end_offset - end, 0), is_future=True)
 
 
-class LogMoves:
+class FutureLogs:
     """The moves of a broker, one at a time in the order in which they were asked for."""
 
-    def __init__(self, runtime: Runtime, removals: Removals) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        removals: Removals,
+        take: Callable[[FutureLog], None],
+        copied: Callable[[int], bool],
+    ) -> None:
+        """`take` puts the copy in its log's place everywhere, and must not fail; `copied` counts
+        bytes and returns whether the throttle asks for a pause.
+        """
+        self._take = take
+        self._copied = copied
         self._runtime = runtime
         self._files = runtime.files
         self._removals = removals
         # Bounded by the number of partitions.
-        self._moves: dict[TopicPartition, Move] = {}
+        self._futures: dict[TopicPartition, FutureLog] = {}
         self._more = asyncio.Event()
-        self.take: Callable[[Move], None] = lambda _move: None
-        """Has everybody use the copy from now on; must not fail."""
-        self.copied: Callable[[int], bool] = lambda _bytes: False
-        """Counts bytes; says whether that was too many for now."""
 
     def request(self, home: LogDirectory, target: LogDirectory, log: PartitionLog) -> None:
         """Moves a log, instead of where it may be going. To where it is: ends what is under way.
@@ -159,13 +166,13 @@ class LogMoves:
         KafkaError(KAFKA_STORAGE_ERROR) if the target refuses, INVALID_TOPIC_EXCEPTION if no copy
         can have a name.
         """
-        under_way = self._moves.get(log.partition)
+        under_way = self._futures.get(log.partition)
         if under_way is not None and under_way.is_wanted and under_way.target is target:
             return
         self.forget(log.partition)
         if home is target:
             return
-        self._moves[log.partition] = Move(home, target, log, self._made(target, log))
+        self._futures[log.partition] = FutureLog(home, target, log, self._made(target, log))
         self._more.set()
 
     def _made(self, target: LogDirectory, log: PartitionLog) -> PartitionLog:
@@ -185,160 +192,162 @@ class LogMoves:
 
     def forget(self, partition: TopicPartition) -> None:
         """The log goes, or stays where it is."""
-        move = self._moves.pop(partition, None)
-        if move is not None:
-            move.is_wanted = False
+        future = self._futures.pop(partition, None)
+        if future is not None:
+            future.is_wanted = False
             # What has begun ends by itself, when no worker is at the copy any more.
-            if not move.has_begun:
-                self._discard(move)
+            if not future.has_begun:
+                self._discard(future)
 
     def facts(self, directory: LogDirectory) -> list[LogFacts]:
         """The copies that grow in a directory."""
-        return [move.facts() for move in self._moves.values() if move.target is directory]
+        return [future.facts() for future in self._futures.values() if future.target is directory]
 
     async def run(self) -> None:
         """Does what was asked for; until cancelled."""
         while True:
             await self._more.wait()
-            while self._moves:
-                await self._perform(next(iter(self._moves.values())))
+            while self._futures:
+                await self._perform(next(iter(self._futures.values())))
             self._more.clear()
 
-    async def _perform(self, move: Move) -> None:
-        log, partition = self._runtime.log, move.partition
-        move.home.leaving[partition] = None
-        move.has_begun = True
+    async def _perform(self, future: FutureLog) -> None:
+        log, partition = self._runtime.log, future.partition
+        future.home.leaving[partition] = None
+        future.has_begun = True
         try:
-            await self._move(move)
-            if move.has_switched:
-                log.info("log_moved", partition=str(partition), directory=move.target.path)
+            await self._copy_and_switch(future)
+            if future.has_switched:
+                log.info("log_moved", partition=str(partition), directory=future.target.path)
         except (OSError, KafkaError) as error:
             log.error("log_not_moved", partition=str(partition), why=str(error))
         finally:
-            move.home.leaving.pop(partition, None)
-            if self._moves.get(partition) is move:
-                del self._moves[partition]
-            if not move.has_switched:
-                self._discard(move)
+            future.home.leaving.pop(partition, None)
+            if self._futures.get(partition) is future:
+                del self._futures[partition]
+            if not future.has_switched:
+                self._discard(future)
 
-    async def _move(self, move: Move) -> None:
+    async def _copy_and_switch(self, future: FutureLog) -> None:
         """Copies until the copy can take the log's place, and puts it there."""
-        if move.log.topic_id is None:
+        if future.log.topic_id is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log has no topic id yet")
-        stale = f"{move.log.directory}/{COMPLETE}"
-        await self._on(move, move.home, partial(_remove, self._files, stale))
-        topic_id = {move.future.directory: move.log.topic_id}
+        stale = f"{future.log.directory}/{COMPLETE}"
+        await self._on(future, future.home, partial(_remove, self._files, stale))
+        topic_id = {future.copy.directory: future.log.topic_id}
         await self._on(
-            move, move.target, partial(checkpoints.write_topic_ids, self._files, topic_id)
+            future, future.target, partial(checkpoints.write_topic_ids, self._files, topic_id)
         )
-        await self._on(move, move.target, partial(self._files.sync_directory, move.target.path))
-        await self._on(move, move.target, move.begin)
-        while move.goes_on and not move.has_switched:
-            if not move.is_sound:
-                await self._on(move, move.target, move.begin)
-            elif move.missing_bytes > LAST_BYTES:
-                await self._copy(move)
+        await self._on(
+            future, future.target, partial(self._files.sync_directory, future.target.path)
+        )
+        await self._on(future, future.target, future.begin)
+        while future.goes_on and not future.has_switched:
+            if not future.is_sound:
+                await self._on(future, future.target, future.begin)
+            elif future.missing_bytes > LAST_BYTES:
+                await self._copy(future)
             else:
-                await self._make_durable(move)
-                if not self._switch(move):
+                await self._make_durable(future)
+                if not self._switch(future):
                     await asyncio.sleep(_RETRY_S)
-        if move.has_switched:
-            await self._settle(move)
+        if future.has_switched:
+            await self._forget_old(future)
 
-    async def _copy(self, move: Move) -> None:
-        log, offset = move.log, move.future.log_end_offset
+    async def _copy(self, future: FutureLog) -> None:
+        log, offset = future.log, future.copy.log_end_offset
         warm = log.segment_at(offset).warm(offset, _PIECE_BYTES)
         if warm is not None:
-            await self._on(move, move.home, warm)
-            if not (move.goes_on and move.is_sound):
+            await self._on(future, future.home, warm)
+            if not (future.goes_on and future.is_sound):
                 return
         end = log.log_end_offset
         pieces = log.to_send(offset, max_bytes=_PIECE_BYTES, up_to_offset=end, min_one=True)
         try:
-            data = await move.home.worker.submit(partial(_read, pieces))
+            data = await future.home.worker.submit(partial(_read, pieces))
         except OSError as error:
             # What was cut off, or of a log that was deleted, cannot be had any more.
-            if move.goes_on and move.is_sound:
-                move.home.fail(error)
+            if future.goes_on and future.is_sound:
+                future.home.fail(error)
             return
-        if not (move.goes_on and move.is_sound):
+        if not (future.goes_on and future.is_sound):
             return
-        await self._on(move, move.target, partial(move.future.append_as_follower, data))
-        move.note_bounds()
+        await self._on(future, future.target, partial(future.copy.append_as_follower, data))
+        future.note_bounds()
         size = len(data)
-        while self.copied(size) and move.goes_on:
+        while self._copied(size) and future.goes_on:
             size = 0
             await asyncio.sleep(_RETRY_S)
 
-    async def _make_durable(self, move: Move) -> None:
+    async def _make_durable(self, future: FutureLog) -> None:
         """All that was copied, so that it counts as much as what is in the log."""
-        move.take_rest()
-        future = move.future
-        plan = future.flush_plan(rolled_only=False)
+        future.take_rest()
+        copy = future.copy
+        plan = copy.flush_plan(rolled_only=False)
         if plan is not None:
-            await self._on(move, move.target, plan.run)
-            future.flushed(plan)
-        note = f"{future.directory}/{COMPLETE}"
+            await self._on(future, future.target, plan.run)
+            copy.flushed(plan)
+        note = f"{copy.directory}/{COMPLETE}"
         if not self._files.exists(note):
-            await self._on(move, move.target, partial(replace_file, self._files, note, b""))
+            await self._on(future, future.target, partial(replace_file, self._files, note, b""))
 
-    def _switch(self, move: Move) -> bool:
+    def _switch(self, future: FutureLog) -> bool:
         """Puts the copy in the log's place, if that is possible in this turn of the loop."""
-        log, future, home, target = move.log, move.future, move.home, move.target
-        if not (move.goes_on and move.is_sound and move.take_rest()):
+        log, copy, home, target = future.log, future.copy, future.home, future.target
+        if not (future.goes_on and future.is_sound and future.take_rest()):
             return False
-        if log.recovery_point > future.recovery_point or home.flusher.is_flushing(log):
+        if log.recovery_point > copy.recovery_point or home.flusher.is_flushing(log):
             return False
-        path = f"{target.path}/{move.partition}"
-        self._removals.finish(move.partition)
+        path = f"{target.path}/{future.partition}"
+        self._removals.finish(future.partition)
         try:
-            self._files.rename(future.directory, path)
+            self._files.rename(copy.directory, path)
         except OSError as error:
             target.fail(error)
             return False
-        move.has_switched = True
-        future.moved_to(path)
-        move.hand_over()
-        self.take(move)
+        future.has_switched = True
+        copy.moved_to(path)
+        future.hand_over()
+        self._take(future)
         with suppress(KafkaError):
             # The directory has been told.
-            future.advance_log_start(log.log_start_offset)
-        target.submit(partial(self._files.sync_directory, target.path), future)
+            copy.advance_log_start(log.log_start_offset)
+        target.submit(partial(self._files.sync_directory, target.path), copy)
         self._removals.add(home, log)
-        self._removals.finish(move.partition)
+        self._removals.finish(future.partition)
         return True
 
-    async def _settle(self, move: Move) -> None:
+    async def _forget_old(self, future: FutureLog) -> None:
         """When no crash can bring the old log back, nothing need tell it from the new one."""
-        await move.target.write_checkpoints()
-        await move.home.worker.submit(lambda: None)
-        if move.home.offline is None:
-            note = f"{move.target.path}/{move.partition}/{COMPLETE}"
-            move.target.submit(partial(_remove, self._files, note), move.future)
+        await future.target.write_checkpoints()
+        await future.home.worker.submit(lambda: None)
+        if future.home.offline is None:
+            note = f"{future.target.path}/{future.partition}/{COMPLETE}"
+            future.target.submit(partial(_remove, self._files, note), future.copy)
 
-    def _discard(self, move: Move) -> None:
+    def _discard(self, future: FutureLog) -> None:
         """Removes the copy; what cannot be removed now goes when the broker starts again."""
-        future = move.future
+        copy = future.copy
 
         def remove() -> None:
-            future.close()
-            for finish in future.take_retired():
+            copy.close()
+            for finish in copy.take_retired():
                 finish()
             with suppress(OSError):
-                self._files.remove_tree(future.directory)
+                self._files.remove_tree(copy.directory)
 
-        move.target.submit(remove)
+        future.target.submit(remove)
 
-    async def _on(self, move: Move, directory: LogDirectory, call: Callable[[], T]) -> T:
+    async def _on(self, future: FutureLog, directory: LogDirectory, call: Callable[[], T]) -> T:
         """Runs a call on the worker; a disk that refuses takes the directory offline.
 
-        Not for a move that has ended meanwhile: the files may be gone.
+        Not for a future that has ended meanwhile: the files may be gone.
         """
         try:
             return await directory.worker.submit(call)
         except (OSError, KafkaError) as error:
             refused = isinstance(error, OSError) or error.code is ErrorCode.KAFKA_STORAGE_ERROR
-            if refused and move.goes_on:
+            if refused and future.goes_on:
                 directory.fail(error)
             raise
 
@@ -355,21 +364,21 @@ def _remove(files: FileSystem, path: str) -> None:
         files.sync_directory(path.rpartition("/")[0])
 
 
-def settle(files: FileSystem, paths: Sequence[str]) -> None:
+def recover_moves(files: FileSystem, paths: Sequence[str]) -> None:
     """Ends the moves between these directories that a crash interrupted; blocks."""
     homes: dict[str, list[str]] = {}
     for path in paths:
         for name in files.names(path) if files.is_directory(path) else ():
             homes.setdefault(name, []).append(path)
     for name, found in homes.items():
-        future = _FUTURE_NAME.fullmatch(name)
-        if future is not None:
-            _settle_copy(files, f"{found[0]}/{name}", future[1], has_log=future[1] in homes)
+        copy = _FUTURE_NAME.fullmatch(name)
+        if copy is not None:
+            _recover_copy(files, f"{found[0]}/{name}", copy[1], has_log=copy[1] in homes)
         elif len(found) > 1:
-            _settle_twins(files, [f"{path}/{name}" for path in found])
+            _recover_twins(files, [f"{path}/{name}" for path in found])
 
 
-def _settle_copy(files: FileSystem, copy: str, name: str, *, has_log: bool) -> None:
+def _recover_copy(files: FileSystem, copy: str, name: str, *, has_log: bool) -> None:
     directory = copy.rpartition("/")[0]
     if files.exists(f"{copy}/{COMPLETE}") and not has_log:
         files.rename(copy, f"{directory}/{name}")
@@ -378,7 +387,7 @@ def _settle_copy(files: FileSystem, copy: str, name: str, *, has_log: bool) -> N
     files.sync_directory(directory)
 
 
-def _settle_twins(files: FileSystem, twins: Sequence[str]) -> None:
+def _recover_twins(files: FileSystem, twins: Sequence[str]) -> None:
     complete = [one for one in twins if files.exists(f"{one}/{COMPLETE}")]
     if len(complete) == 1:
         for path in twins:

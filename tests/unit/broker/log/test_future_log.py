@@ -11,7 +11,8 @@ from uuid import UUID
 import pytest
 
 from broker.log import LogManager
-from broker.log.directories import moving
+from broker.log.directories import _future_log, recover_moves
+from broker.log.directories._future_log import COMPLETE
 from broker.log.segments import Segment
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -71,7 +72,7 @@ class World:
         """To the second directory, and until nothing of it is left to do."""
         self.manager.move(P0, "/d2")
         await self.until(lambda: self.manager.directory_of(P0) == "/d2")
-        await self.until(lambda: not self.files.exists(f"/d2/t-0/{moving.COMPLETE}"))
+        await self.until(lambda: not self.files.exists(f"/d2/t-0/{COMPLETE}"))
 
 
 async def test_it_moves_with_all_that_it_has() -> None:
@@ -117,7 +118,7 @@ async def test_what_is_written_meanwhile_is_there() -> None:
 async def test_a_copy_is_told_and_ends_when_it_is_not_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(moving, "LAST_BYTES", -1)
+    monkeypatch.setattr(_future_log, "LAST_BYTES", -1)
     world = World()
     await world.start()
     world.manager.move(P0, "/d2")
@@ -138,8 +139,8 @@ async def test_a_copy_is_told_and_ends_when_it_is_not_wanted(
 
 
 async def test_a_truncation_has_the_copy_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "_PIECE_BYTES", 200)
-    monkeypatch.setattr(moving, "LAST_BYTES", 200)
+    monkeypatch.setattr(_future_log, "_PIECE_BYTES", 200)
+    monkeypatch.setattr(_future_log, "LAST_BYTES", 200)
     world = World()
     old = await world.start(200)
     world.manager.move(P0, "/d2")
@@ -212,7 +213,7 @@ async def test_a_directory_that_fails_ends_the_move() -> None:
 async def test_a_log_that_is_deleted_while_it_is_read_harms_no_directory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(moving, "LAST_BYTES", -1)
+    monkeypatch.setattr(_future_log, "LAST_BYTES", -1)
     world = World()
     await world.start()
 
@@ -306,8 +307,8 @@ def test_renames_that_did_not_reach_their_disks(found: dict[str, bool], left: li
     files = FakeFiles()
     for path, is_complete in found.items():
         files.make_directories(path)
-        name = moving.COMPLETE if is_complete else "other"
+        name = COMPLETE if is_complete else "other"
         files.open(f"{path}/{name}", create=True)
-    moving.settle(files, ["/d1", "/d2", "/d3"])
+    recover_moves(files, ["/d1", "/d2", "/d3"])
     here = [f"{path}/{name}" for path in ("/d1", "/d2") for name in files.names(path)]
     assert here == left
