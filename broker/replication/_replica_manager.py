@@ -23,7 +23,6 @@ from broker.replication._partition_change_queue import CHANGES_AT_ONCE, Partitio
 from broker.replication._preparing import Preparing
 from broker.replication._record_deletion import RecordDeletion
 from broker.replication._role_changes import RoleChanges
-from broker.replication._strays import strays
 from broker.replication.fetcher import Fetchers
 from broker.replication.partition import Partition, PartitionState, Throttles
 from broker.replication.purgatory import Awaited, DelayedProduce, Purgatory
@@ -81,6 +80,27 @@ def _tells_log_start(refusal: KafkaError) -> bool:
     records that expired from records that were lost (KIP-360).
     """
     return refusal.code not in _WITHOUT_LOG_START and not isinstance(refusal, NotOneBatchError)
+
+
+def _strays(logs: LogManager, image: MetadataImage, broker_id: int) -> list[TopicPartition]:
+    """Return the partitions whose logs are here though the first image gives them no replica here.
+
+    They were deleted, or moved away, while the broker was down. The first image holds the broker's
+    own registration, which is newer than all that the broker had when it stopped. Their files are
+    only set aside: a quorum that was rebuilt from one voter may have forgotten a topic. A log
+    without a topic id is left alone: a crash kept the id from being written, and the next replica
+    of the partition takes the log over.
+    """
+    found = []
+    for partition in logs.partitions:
+        log = logs.get(partition)
+        if log is None or log.topic_id is None:
+            continue
+        topic = image.topics.by_id(log.topic_id)
+        here = None if topic is None else topic.partitions.get(partition.partition)
+        if here is None or broker_id not in here.replicas:
+            found.append(partition)
+    return found
 
 
 class ReplicaManager(LogListener):
@@ -202,7 +222,7 @@ class ReplicaManager(LogListener):
         if self._image is EMPTY_IMAGE:
             for path in self._logs.keep_one(partial(_topic_id, image)):
                 self._context.runtime.log.warning("second_log_set_aside", path=path)
-            for partition in strays(self._logs, image, self._broker_id):
+            for partition in _strays(self._logs, image, self._broker_id):
                 self._context.runtime.log.warning("stray_log", partition=str(partition))
                 self._logs.delete(partition, aside=True)
         self._image = self._brokers.image = image
@@ -338,7 +358,8 @@ class ReplicaManager(LogListener):
             self._wake(partition)
 
     def directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
-        # Whoever finds out is in the middle of something.
+        """See `LogListener`."""
+        # Later, because the caller may be in the middle of an append to one of these partitions.
         self._loop.call_soon(self._take_offline, path, partitions)
 
     def _take_offline(self, path: str, partitions: Sequence[TopicPartition]) -> None:
@@ -501,12 +522,13 @@ class ReplicaManager(LogListener):
         return ErrorCode.NONE
 
     def log_copied(self, size: int) -> bool:
-        """Counts what goes to another directory; returns whether that must wait now."""
+        """See `LogListener`."""
         now_ms, throttle = self._now_ms(), self._throttles.moving
         throttle.record(size, now_ms)
         return throttle.is_exceeded(now_ms)
 
     def log_moved(self, log: PartitionLog) -> None:
+        """See `LogListener`."""
         replica = self._replicas.get(log.partition)
         if replica is not None:
             replica.log = log

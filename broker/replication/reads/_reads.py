@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replication.purgatory import DelayedFetch, is_enough
-from broker.replication.reads._replica_selector import ReplicaView, closest
 from broker.types import CONSUMER, FetchResult
 from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode
@@ -25,6 +24,28 @@ if TYPE_CHECKING:
     from broker.replication.reads.cold_reads import ColdReads
     from broker.types import FetchParams, FetchPartition, TopicPartition
     from raftctl.config import NodeConfig
+
+
+class ReplicaView(NamedTuple):
+    """A replica that a consumer could read from, as the leader knows it."""
+
+    broker_id: int
+    rack: str | None
+    log_end_offset: int
+    caught_up_ms: int
+    """When it last had all that the leader had."""
+
+
+def closest(client_rack: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> int:
+    """The broker id of the replica to read from; `client_rack` is empty if the client names none.
+
+    The followers are in sync and have the record that the client wants next.
+    """
+    near = [replica for replica in followers if replica.rack == client_rack]
+    if not client_rack or leader.rack == client_rack or not near:
+        return leader.broker_id
+    best = max(near, key=lambda one: (one.log_end_offset, one.caught_up_ms, -one.broker_id))
+    return best.broker_id
 
 
 class Reads:

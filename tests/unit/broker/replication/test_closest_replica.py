@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from broker.replication.reads import Reads
-from broker.replication.reads._replica_selector import ReplicaView, closest
+from broker.replication.reads._reads import ReplicaView, closest
 from broker.types import CONSUMER, FetchParams, FetchResult
 from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ConfigError, ErrorCode

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.replication.fetcher._fetch_session import FollowerSession
 from broker.replication.fetcher._fetcher import Fetcher
+from broker.replication.fetcher._following import FollowerSession
 from broker.replication.partition import FetchSessionIndex, Partition
 from broker.replication.reads import Reads
 from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
