@@ -1,8 +1,8 @@
 """`LogManager`: all partition logs of a broker, over its `log.dirs` (row L1).
 
-Decides in which directory a new log goes and which logs housekeeping looks after. What blocks
-(opening and recovering, fsync, removing) runs on one worker for each directory, in order. It knows
-no leader: who creates, deletes and truncates is the ReplicaManager.
+Decides in which directory a new log goes, and which of two logs of one partition stays. Calls that
+block (opening and recovering, fsync, removing) run on one worker for each directory, in order. It
+knows no leader: the ReplicaManager creates, deletes and truncates logs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import FileSystem, Runtime
 
 _WISHES_MAX = 10_000
-"""So many partitions may have a directory chosen before they are here; the oldest are forgotten."""
+"""The number of partitions for which a directory may be chosen before they are here. The oldest
+choices are forgotten first, since a client may name partitions that never come.
+"""
 
 
 class LogListener:
@@ -91,9 +93,9 @@ class LogManager:
         ]
         self._home: dict[TopicPartition, LogDirectory] = {}
         self._twins: dict[TopicPartition, list[LogDirectory]] = {}
-        """Where a partition has one more log than it should, until `keep_one`."""
+        """The other directories of a partition that has logs in several, until `keep_one`."""
         self._is_open = False
-        """Whether all that is on disk has been opened, and recovered where that was needed."""
+        """Whether every log on disk has been opened, and recovered where necessary."""
         self.removals = Removals(runtime)
         """Removes the files of logs whose partitions are gone."""
         self.moves = FutureLogs(
@@ -115,11 +117,10 @@ class LogManager:
     async def start(self, listener: LogListener | None = None) -> None:
         """Open and recover every log on disk, each directory on its workers.
 
-        `listener` is called from now on, until `stop`.
-
-        A directory that cannot be read or written is offline from the start (KIP-112): what it
-        held is not known. Raises its OSError if no other is left. Of a partition that is in two of
-        them, `keep_one` keeps one.
+        `listener` is called from now on, until `stop`. A directory that cannot be read or written
+        is offline from the start (KIP-112), and its logs are not known. Raises the OSError of the
+        last directory if no other is left. Where a partition has logs in two directories,
+        `keep_one` keeps one.
         """
         if listener is not None:
             self._listener = listener
@@ -148,7 +149,7 @@ class LogManager:
         self.housekeeping.start()
 
     def _is_online(self, directory: LogDirectory, outcome: object) -> bool:
-        """Whether a directory can be used; raises the error if it was the last, or a defect."""
+        """Return whether a directory can be used. Raises its error if it was the last one."""
         if not isinstance(outcome, BaseException):
             return True
         if not isinstance(outcome, OSError):
@@ -159,11 +160,11 @@ class LogManager:
         return False
 
     async def stop(self, broker_epoch: int = NO_EPOCH) -> None:
-        """Makes everything durable, writes the checkpoints and the clean-shutdown marker.
+        """Make everything durable, write the checkpoints and the clean-shutdown marker.
 
-        The marker bears the epoch of the broker's incarnation, if it had one. After a `start` that
-        failed or was cancelled the disk stays as it is: a marker would vouch for logs that nobody
-        has recovered, and the next start would take them for sound.
+        The marker bears the epoch of the broker's incarnation, NO_EPOCH if it had none. After a
+        `start` that failed or was cancelled the disk stays as it is. A marker would vouch for logs
+        that were never recovered, and the next start would trust them.
         """
         await self.housekeeping.stop()
         self.removals.finish_all()
@@ -173,7 +174,10 @@ class LogManager:
             directory.worker.close()
 
     def invariants(self) -> None:
-        """Check that a partition has one log, in the directory that is its home."""
+        """Check that a partition has one log, in the directory that is its home.
+
+        A second log would be recovered at the next start, and might win against the newer one.
+        """
         for partition, home in self._home.items():
             invariant(partition in home.logs, "a log is in its home")
         twins = sum(len(others) for others in self._twins.values())
@@ -184,9 +188,7 @@ class LogManager:
 
     @property
     def clean_epoch(self) -> int:
-        """In which epoch the broker stopped cleanly before `start`; NO_EPOCH unless all directories
-        say the same.
-        """
+        """The broker epoch of the last clean stop; NO_EPOCH unless all directories agree."""
         epochs = {directory.clean_epoch for directory in self._directories}
         return epochs.pop() if len(epochs) == 1 else NO_EPOCH
 
@@ -203,17 +205,17 @@ class LogManager:
         return [one.path for one in self._directories if one.offline is not None]
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, if this broker has it, be it in an offline directory."""
+        """Return a partition's log, also from an offline directory; None if there is none."""
         home = self._home.get(partition)
         return None if home is None else home.logs[partition]
 
     def directory_of(self, partition: TopicPartition) -> str | None:
-        """In which of `log.dirs` a partition lives."""
+        """Return the path of the directory of a partition's log; None if there is none."""
         home = self._home.get(partition)
         return None if home is None else home.path
 
     async def describe(self) -> list[LogDirectoryFacts]:
-        """What is in each of `log.dirs`, in their order."""
+        """Return the contents of each of `log.dirs`, in their order (DescribeLogDirs)."""
         return [await self._describe(directory) for directory in self._directories]
 
     async def _describe(self, directory: LogDirectory) -> LogDirectoryFacts:
@@ -237,10 +239,10 @@ class LogManager:
     def create(
         self, partition: TopicPartition, topic_id: UUID, config: TopicConfig
     ) -> PartitionLog:
-        """A new log, in the directory with the fewest; its existence becomes durable soon.
+        """Create an empty log in the directory with the fewest; its existence becomes durable soon.
 
-        KafkaError(KAFKA_STORAGE_ERROR) if no directory takes it, or what is there under its name
-        is not this broker's: the metadata log, or files that others have put there.
+        Raises KafkaError(KAFKA_STORAGE_ERROR) if no directory takes it, or if its path exists
+        already: the metadata log, or files that an operator put there.
         """
         invariant(partition not in self._home, "a partition has one log")
         self.removals.finish(partition)
@@ -271,14 +273,14 @@ class LogManager:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     def identify(self, log: PartitionLog, topic_id: UUID) -> None:
-        """Gives a topic id to a log that is new, or that a crash left without one."""
+        """Give a topic id to a log that is new, or that a crash left without one."""
         log.topic_id = topic_id
         self._home[log.partition].identify(log, topic_id)
 
     def delete(self, partition: TopicPartition, *, aside: bool = False) -> None:
-        """Forgets the log at once and removes its files soon; does nothing if there is none.
+        """Forget the log at once and remove its files soon; do nothing if there is none.
 
-        `aside`: the files stay, with `-stray` after the name of their directory.
+        `aside`: keep the files, with `-stray` after the name of their directory.
         """
         home = self._home.pop(partition, None)
         if home is None:
@@ -288,11 +290,11 @@ class LogManager:
         self.removals.add(home, home.logs.pop(partition), aside=aside)
 
     def keep_one(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> list[str]:
-        """Keeps one log of each partition that had one in several directories at the start.
+        """Keep one log of each partition that had logs in several directories at the start.
 
-        A replica that went and came back while a directory was offline has its old log there. Of
-        logs of the topic that is there now, the one is kept that a candidate with such a log would
-        be voted for: by its last epoch, then its end. It has all that was ever committed to either
+        A replica that moved away and came back while a directory was offline has its old log there.
+        Of the logs of the current topic, the one stays for whose owner a voter would vote: the
+        later last epoch, then the longer log. It has every record that was committed to either
         (Raft §5.4.1). Returns the paths of the others, which are set aside as `delete` does.
         """
         gone = []
@@ -309,7 +311,11 @@ class LogManager:
         return gone
 
     def truncated(self, log: PartitionLog) -> None:
-        """Makes a truncation durable soon, before anything that is flushed after it."""
+        """Make a truncation durable soon, before anything that is flushed after it.
+
+        Until then a crash may bring back what was cut. The checkpoint of recovery points is written
+        last, so that it never vouches for an epoch that is still to be removed.
+        """
         home, files = self._home[log.partition], self._runtime.files
         retired, entries, path = log.take_retired(), log.epochs.entries, log.directory
         end = log.log_end_offset
@@ -330,11 +336,11 @@ class LogManager:
     # --- moving ---------------------------------------------------------------------------------
 
     def move(self, partition: TopicPartition, path: str) -> None:
-        """Has a log move to another of `log.dirs`; one that is not here yet will be made there.
+        """Have a log move to another of `log.dirs`, or be made there if it is still to come.
 
-        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR if one of the directories is
-        offline, REPLICA_NOT_AVAILABLE if the log is not here, INVALID_TOPIC_EXCEPTION if its name
-        is too long for a copy's.
+        Raises KafkaError: LOG_DIR_NOT_FOUND for a path that is not one of `log.dirs`,
+        KAFKA_STORAGE_ERROR if one of the two directories is offline, REPLICA_NOT_AVAILABLE if the
+        log is still to come, INVALID_TOPIC_EXCEPTION if its name leaves no room for that of a copy.
         """
         target = next((one for one in self._directories if one.path == path), None)
         if target is None:
@@ -385,7 +391,7 @@ class LogManager:
             self._listener.directory_failed(directory.path, sorted(directory.logs))
 
     async def _flush_to_close(self, directory: LogDirectory) -> None:
-        """By as many threads as open the logs."""
+        """Flush all logs of a directory, on as many threads as opened them."""
         threads = min(self._settings.recovery_threads, len(directory.logs))
         more = [self._runtime.worker(f"closing-{number}") for number in range(1, threads)]
         try:
@@ -395,7 +401,7 @@ class LogManager:
                 worker.close()
 
     async def _close(self, directory: LogDirectory, broker_epoch: int) -> None:
-        """Flushes and closes the logs; the marker is left out if the disk refuses anything."""
+        """Flush and close the logs; leave out the marker if the disk refuses anything."""
         if directory.offline is None:
             await self._flush_to_close(directory)
         if directory.offline is None:
@@ -416,7 +422,7 @@ def _rank(log: PartitionLog, topic_id: UUID | None) -> tuple[bool, int, int]:
 
 
 def _look(files: FileSystem, path: str) -> None:
-    """Raises OSError unless the directory can be made and read."""
+    """Raise OSError unless the directory can be made and read."""
     files.make_directories(path)
     files.names(path)
 

@@ -30,13 +30,16 @@ _VERSION = "0"
 
 
 def write_offsets(files: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replaces a checkpoint of an offset for each partition; blocks."""
+    """Replace a checkpoint that has an offset for each partition; blocks."""
     lines = (f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets))
     _write(files, path, lines)
 
 
 def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """Reads it; empty if there is none. KafkaError(KAFKA_STORAGE_ERROR) if it is damaged."""
+    """Read such a checkpoint; empty if there is none.
+
+    Raises KafkaError(KAFKA_STORAGE_ERROR) if it is damaged.
+    """
     offsets = {}
     for fields in _read(files, path):
         topic, partition, offset = _columns(path, fields, 3)
@@ -45,12 +48,12 @@ def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
 
 
 def write_epochs(files: FileSystem, path: str, entries: Iterable[tuple[int, int]]) -> None:
-    """Replaces the leader epochs of one partition; blocks."""
+    """Replace the leader epochs of one partition; blocks."""
     _write(files, path, (f"{epoch} {start}" for epoch, start in entries))
 
 
 def read_epochs(files: FileSystem, path: str) -> list[tuple[int, int]]:
-    """(leader epoch, start offset), oldest first; like `read_offsets` otherwise."""
+    """Return (leader epoch, start offset), oldest first; otherwise like `read_offsets`."""
     entries = []
     for fields in _read(files, path):
         epoch, start = _columns(path, fields, 2)
@@ -59,7 +62,7 @@ def read_epochs(files: FileSystem, path: str) -> list[tuple[int, int]]:
 
 
 def write_topic_ids(files: FileSystem, topic_ids: Mapping[str, UUID]) -> None:
-    """Writes `partition.metadata`, which says whose partition a directory holds; blocks."""
+    """Write `partition.metadata`, the topic id of a directory's partition; blocks."""
     replace_files(
         files,
         {
@@ -72,7 +75,7 @@ def write_topic_ids(files: FileSystem, topic_ids: Mapping[str, UUID]) -> None:
 
 
 def read_topic_id(files: FileSystem, directory: str) -> UUID | None:
-    """The topic id of the directory; None if it was never written."""
+    """Return the topic id of a directory; None if it was never written."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not files.exists(path):
         return None

@@ -1,4 +1,4 @@
-"""What the broker's configuration says about all its logs together."""
+"""The broker's configuration for all of its logs together."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Times in milliseconds, sizes in bytes; the defaults are Apache Kafka's."""
+    """Intervals in milliseconds, sizes in bytes; the defaults are Apache Kafka's."""
 
     recovery_threads: int = 2
-    """How many logs of a directory are opened at the same time."""
+    """The number of logs of a directory that are opened at the same time."""
     checkpoint_interval_ms: int = 5_000
     retention_check_interval_ms: int = 300_000
     flush_scheduler_interval_ms: int = 1_000
-    """How often it is asked whether a log is due by `flush.ms`."""
+    """The interval at which logs are checked against their `flush.ms`."""
     producer_id_expiration_ms: int = _DAY_MS
     cleaner_enable: bool = True
     cleaner_backoff_ms: int = 15_000
-    """How often it is asked whether a log is dirty enough to be compacted."""
+    """The interval at which logs are checked for being dirty enough to be compacted."""
     cleaner_dedupe_buffer_bytes: int = 128 << 20
 
 
 def log_settings(config: NodeConfig) -> LogSettings:
-    """The settings of a node."""
+    """Return the settings in a node's configuration."""
     return LogSettings(
         recovery_threads=config.num_recovery_threads_per_data_dir,
         checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,

@@ -1,9 +1,9 @@
 """The log cleaner: compacts the logs whose topics ask for it, the dirtiest first (row L6).
 
-`Cleaning` is the work of one log, in steps of bounded size for a worker; `LogCleaner` decides on
-the event loop which log is next, and puts each finished segment in the place of those it replaces
-in one go, unless the log has changed meanwhile. How a crash is survived:
-`broker.log.segments.swap`.
+`Cleaning` is the compaction of one log, in steps of bounded size for a worker. `LogCleaner` decides
+on the event loop which log is next. It puts each finished segment in the place of those that it
+replaces, in one turn of the loop, unless the log has changed meanwhile. `broker.log.segments.swap`
+makes a crash at any step harmless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import FileSystem, Runtime
 
 _STEP_BYTES = 256 << 10
-"""How much of a log is worked on before the worker, and the interpreter, is given up."""
+"""The bytes of a log that are read before the worker, and the interpreter, is released."""
 _COMPACT = "compact"
 _DONE = object()
 
@@ -38,7 +38,7 @@ class Rewritten(NamedTuple):
 
 
 class Cleaning:
-    """The compaction of one log; `steps` runs on a worker, the rest belongs to it meanwhile."""
+    """The compaction of one log. `steps` runs on a worker, to which the rest belongs meanwhile."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Cleaning:
         self._directory = log.directory
         self._first_dirty = dirt.first_dirty_offset
         self.segments = log.complete_segments(dirt.end_offset)
-        """Those that must stay part of the log until they are replaced."""
+        """The segments that must remain part of the log until they are replaced."""
         self._all = tuple(self.segments)
         self.truncations = log.truncations
         self._latest = OffsetMap(buffer_bytes)
@@ -65,10 +65,10 @@ class Cleaning:
             log.aborted_between(self._all[0].base_offset, dirt.end_offset) if self._all else []
         )
         self.end_offset = dirt.first_dirty_offset
-        """Up to where the log is compacted, when all steps are done."""
+        """The offset up to which the log is compacted after all steps."""
 
     def steps(self) -> Generator[Rewritten | None, None, None]:
-        """Yields each segment that is finished, and None where others may have their turn."""
+        """Yield each finished segment, and None wherever other work may run."""
         yield from self._learn()
         self.end_offset = self._latest.end_offset
         affected = [s for s in self._all if s.base_offset < self.end_offset and s.size]
@@ -125,7 +125,7 @@ class Cleaning:
     def _copy(
         self, group: Sequence[Segment], new: Segment, rules: Rules, transactions: Transactions
     ) -> Generator[None, None, bool]:
-        """Copies what stays; returns whether anything does not stay as it was."""
+        """Copy the records that remain; return whether any batch differs from before."""
         changed = False
         for segment in group:
             done = 0
@@ -144,7 +144,7 @@ class Cleaning:
 
 
 def discard(files: FileSystem, segment: Segment) -> None:
-    """Removes a segment that is not needed after all; blocks."""
+    """Remove a segment that is not needed after all; blocks."""
     segment.close()
     for path in segment.paths():
         if files.exists(path):
@@ -162,15 +162,16 @@ class LogCleaner:
         self._settings = settings
         self._worker = runtime.worker("cleaner")
         self._refused: dict[PartitionLog, int] = {}
-        """Logs that cannot be compacted, and up to where: until more is complete."""
+        """The logs that cannot be compacted, with the offset beyond which another attempt is made.
+        """
 
     async def clean(self) -> None:
-        """Compacts until no log is dirty enough."""
+        """Compact until no log is dirty enough."""
         while (found := self._dirtiest()) is not None:
             await self._compact(*found)
 
     async def close(self) -> None:
-        """Ends the worker; waits for the step that is under way, which still reads files."""
+        """End the worker; wait for the step that is under way, which still reads files."""
         await self._worker.submit(lambda: None)
         self._worker.close()
 
@@ -237,7 +238,11 @@ class LogCleaner:
     async def _perform(
         self, cleaning: Cleaning, directory: LogDirectory, log: PartitionLog
     ) -> bool:
-        """Goes through the steps; False if the log changed so that they are no longer right."""
+        """Run the steps; return False if the log changed so that they are no longer right.
+
+        Compaction reads segments without a lock. A truncation meanwhile makes its decisions wrong:
+        a key whose newest record was cut would lose the older one, too.
+        """
         steps = cleaning.steps()
         try:
             while (step := await self._worker.submit(lambda: next(steps, _DONE))) is not _DONE:

@@ -1,13 +1,17 @@
-"""Which records of a compacted log stay (row L6): pure, batch by batch.
+"""The records of a compacted log that remain (row L6): pure, batch by batch.
 
-The newest record of each key stays; offsets never change. First an `OffsetMap` learns where each
-key of the dirty part stands last, then every batch from the log's start on is filtered by it.
-A record without a value, a tombstone, stays until the delete horizon of its batch, which the first
-compaction that meets it sets, so that a consumer that began before has time to read it (KIP-534).
-A batch that has lost all its records stays as a header if it is a producer's last, whose sequence
-number must be known, or ends what is rewritten, so that a file says where it ends.
-Records of aborted transactions go, whatever their keys. The marker of a transaction stays as long
-as any of its batches was there, and then until a delete horizon of its own.
+The newest record of each key remains; offsets never change. First an `OffsetMap` learns the last
+offset of each key in the dirty part. Then every batch from the log's start on is filtered by it.
+
+A tombstone, a record without a value, remains until the delete horizon of its batch. The first
+compaction that meets the batch sets the horizon, so that a consumer that began before has time to
+read the tombstone (KIP-534).
+
+A batch without records remains as a header in two cases. It is a producer's last, whose sequence
+number must be known; or it ends a rewritten segment, so that the file shows where it ends.
+
+Records of aborted transactions are removed, whatever their keys. A transaction's marker remains
+while any of its batches does, and then until a delete horizon of its own.
 """
 
 from __future__ import annotations
@@ -41,9 +45,9 @@ if TYPE_CHECKING:
 
 _DIGEST_BYTES = 16
 _ENTRY_BYTES = _DIGEST_BYTES + 8
-"""What a key costs by Apache Kafka's reckoning: see `log.cleaner.dedupe.buffer.size`."""
+"""The cost of a key by Apache Kafka's reckoning: see `log.cleaner.dedupe.buffer.size`."""
 _RELATIVE_OFFSETS_MAX = 2**31 - 1
-"""So far apart may the offsets of one segment be."""
+"""The largest span of the offsets of one segment."""
 
 
 class OffsetMap:
@@ -53,7 +57,7 @@ class OffsetMap:
         self._offsets: dict[bytes, int] = {}
         self._keys_max = max(buffer_bytes // _ENTRY_BYTES, 1)
         self.end_offset = 0
-        """The map says nothing about what is at or above this offset."""
+        """The offset from which on the map contains no key."""
 
     @property
     def is_full(self) -> bool:
@@ -61,7 +65,7 @@ class OffsetMap:
         return len(self._offsets) >= self._keys_max
 
     def learn(self, header: BatchHeader, found: Sequence[Record]) -> None:
-        """Takes in a batch; they must come in the order of the log."""
+        """Add the records of a batch; batches must come in the order of the log."""
         for record in found:
             if record.key is not None:
                 self._offsets[_digest(record.key)] = record.offset
@@ -69,7 +73,7 @@ class OffsetMap:
         self.end_offset = header.next_offset
 
     def is_latest(self, record: Record) -> bool:
-        """Whether no later record of the same key is known."""
+        """Return whether no later record of the same key is known."""
         if record.offset >= self.end_offset:
             return True
         # A record without a key can never be replaced, nor asked for: it goes.
@@ -84,34 +88,36 @@ def _digest(key: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one compaction goes by."""
+    """The parameters of one compaction."""
 
     config: TopicConfig
     now_ms: int
     """Wall clock."""
     kept_ends: frozenset[int]
-    """Last offsets of batches that stay even without records."""
+    """The last offsets of batches that remain even without records."""
     kept_markers: frozenset[tuple[int, int]] = frozenset()
-    """(producer id, epoch) whose markers stay: nothing else in the log tells the epoch."""
+    """(producer id, epoch) whose markers remain, because nothing else in the log has the epoch."""
 
 
 class Transactions:
-    """Goes through a log beside who reads its batches: which belong to aborted transactions, and
-    which markers end a transaction of which no batch is left.
+    """The transactions that are open while a log's batches are read in order.
+
+    Says which batches belong to aborted transactions, and which markers end a transaction of which
+    no batch is left.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """`aborted` are those that may have batches where the reading begins, and after it."""
+        """`aborted`: the transactions that may have batches from the first one read on."""
         self._coming = deque(sorted(aborted, key=lambda one: one.first_offset))
         self._aborted: set[int] = set()
-        """The producers whose transaction, open where the reading is, was aborted."""
+        """The producers whose currently open transaction was aborted."""
         self._seen: set[int] = set()
-        """The producers with a batch in the transaction that is open where the reading is."""
+        """The producers with a batch in their currently open transaction."""
 
     def is_dropped(self, header: BatchHeader) -> bool:
-        """Whether a batch of records belongs to an aborted transaction, or a marker to none.
+        """Return whether a batch belongs to an aborted transaction, or is a marker of an empty one.
 
-        Of each batch this is asked once, in the order of the log.
+        To be called once for each batch, in the order of the log.
         """
         while self._coming and self._coming[0].first_offset <= header.last_offset:
             self._aborted.add(self._coming.popleft().producer_id)
@@ -130,7 +136,7 @@ class Transactions:
 
 
 class Filtered(NamedTuple):
-    """What is left of a batch."""
+    """A batch after compaction."""
 
     data: Buffer
     header: BatchHeader
@@ -143,9 +149,9 @@ def filtered(
     rules: Rules,
     transactions: Transactions,
 ) -> Filtered | None:
-    """The batch with the records that stay; None if nothing stays.
+    """Return the batch with the records that remain; None if nothing does.
 
-    KafkaError(CORRUPT_MESSAGE) if the records cannot be read.
+    Raises KafkaError(CORRUPT_MESSAGE) if the records cannot be read.
     """
     dropped = transactions.is_dropped(header)
     found = records.opened(batch, header)
@@ -175,8 +181,10 @@ def filtered(
 def _marker(
     whole: Filtered, found: Sequence[Record], rules: Rules, *, dropped: bool
 ) -> Filtered | None:
-    """What becomes of a marker. Without its transaction's batches it still tells the epoch to who
-    copies the log, so it goes as slowly as a tombstone.
+    """Return a marker, rewritten with a delete horizon, or None.
+
+    Without its transaction's batches it still has the producer's epoch, which a replica that copies
+    the log must learn. So it is removed as slowly as a tombstone.
     """
     header, horizon = whole.header, whole.header.delete_horizon_ms
     if not dropped or (header.producer_id, header.producer_epoch) in rules.kept_markers:
@@ -222,9 +230,9 @@ class Dirt(NamedTuple):
     end_offset: int
     """The first offset that must not be compacted yet."""
     ratio: float
-    """Uncompacted bytes by all that may be compacted."""
+    """The share of uncompacted bytes in those that may be compacted."""
     overdue: bool
-    """Whether `max.compaction.lag.ms` is over."""
+    """Whether a record has waited for longer than `max.compaction.lag.ms`."""
 
 
 def dirt(
@@ -235,9 +243,9 @@ def dirt(
     stable_offset: int,
     now_ms: int,
 ) -> Dirt:
-    """What may be compacted: complete segments below the last stable offset, old enough.
+    """Return what may be compacted: complete segments below the last stable offset, old enough.
 
-    `cleaned_to` is where the last compaction ended.
+    `cleaned_to` is the offset at which the last compaction ended.
     """
     clean_bytes = dirty_bytes = 0
     first_dirty = max(cleaned_to, segments[0].base_offset)
@@ -261,7 +269,10 @@ def dirt(
 
 
 def grouped(sizes: Sequence[tuple[int, int, int]], config: TopicConfig) -> list[int]:
-    """How many segments of (base offset, end offset, bytes) go into each new one, in order."""
+    """Return how many segments go into each new one, in order.
+
+    `sizes` has (base offset, end offset, bytes) of each.
+    """
     groups: list[int] = []
     group_bytes = group_base = 0
     for base_offset, end_offset, size in sizes:

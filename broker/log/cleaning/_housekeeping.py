@@ -1,8 +1,8 @@
-"""What happens to logs by itself: checkpoints, flushes by time, retention, compaction, removal.
+"""The periodic work on all logs: checkpoints, flushes by time, retention, compaction.
 
-One task for each, on the event loop: decisions are made there, what blocks runs on workers, and
-between two logs others have their turn. Files of removed segments stay `file.delete.delay.ms`
-under another name, for readers that are still at them.
+One task for each, on the event loop. Decisions are made there, blocking calls run on workers, and
+between two logs other tasks run. Files of removed segments remain for `file.delete.delay.ms` under
+another name, since a reader may still be sending them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Runtime
 
 _LOGS_A_TURN = 100
-"""How many logs are looked at before others have their turn on the event loop."""
+"""The number of logs that are looked at before other tasks run on the event loop."""
 
 
 class Housekeeping:
-    """`start`, then `stop`. The rounds may also be called by whoever cannot wait for their time."""
+    """The periodic tasks: `start`, then `stop`. Each round may also be called out of turn."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class Housekeeping:
         self._moves = moves
         self._log_start_moved = log_start_moved
         self._doomed: dict[LogDirectory, list[Callable[[], None]]] = {}
-        """Removals that wait for their time, of each directory."""
+        """The removals of each directory that wait for their time."""
         self._flushed_ms: dict[PartitionLog, int] = {}
         self.cleaner = LogCleaner(runtime, directories, settings)
         """Compacts logs."""
 
     def start(self) -> None:
-        """Begins the rounds."""
+        """Start the periodic tasks."""
         settings = self._settings
         rounds = [
             (settings.checkpoint_interval_ms, self.checkpoint),
@@ -73,14 +73,14 @@ class Housekeeping:
             self._tasks.append(task)
 
     async def stop(self) -> None:
-        """Ends the rounds; a compaction that is under way is left, to be begun again."""
+        """End the tasks. A compaction that is under way is dropped, to be started again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.cleaner.close()
 
     def take_retired(self, directory: LogDirectory) -> list[Callable[[], None]]:
-        """The removals of a directory that still wait, for who does them now."""
+        """Return the removals of a directory that still wait; the caller performs them now."""
         waiting = self._doomed.get(directory, [])
         self._doomed[directory] = []
         return waiting
@@ -88,7 +88,7 @@ class Housekeeping:
     # --- rounds ---------------------------------------------------------------------------------
 
     async def checkpoint(self) -> None:
-        """Flushes complete segments, writes checkpoints, removes what is no longer in a log."""
+        """Flush complete segments, write checkpoints, and remove the files of removed segments."""
         for number, (directory, log) in enumerate(self._logs()):
             if number % _LOGS_A_TURN == _LOGS_A_TURN - 1:
                 await asyncio.sleep(0)
@@ -101,7 +101,7 @@ class Housekeeping:
                 await directory.write_checkpoints()
 
     async def flush_due(self) -> None:
-        """Flushes the logs that `flush.ms` is over for."""
+        """Flush the logs that had unflushed batches for `flush.ms`."""
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         before, self._flushed_ms = self._flushed_ms, {}
         for directory, log in self._logs():
@@ -115,7 +115,7 @@ class Housekeeping:
                 self._flushed_ms[log] = since_ms
 
     async def retain(self) -> None:
-        """Removes segments that are too old or too many, and forgets silent producers."""
+        """Remove segments that are too old or too many, and forget expired producers."""
         now_ms = self._runtime.wall_ms()
         silent_ms = now_ms - self._settings.producer_id_expiration_ms
         for number, (_, log) in enumerate(self._logs()):
@@ -140,7 +140,7 @@ class Housekeeping:
     # --- what they share ------------------------------------------------------------------------
 
     def _logs(self) -> Iterator[tuple[LogDirectory, PartitionLog]]:
-        """The logs that are served now, each if it still is when it is its turn."""
+        """Yield the logs that are online, each only if it still is at its turn."""
         for directory in self._directories:
             for partition in sorted(directory.logs):
                 log = directory.logs.get(partition)

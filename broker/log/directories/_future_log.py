@@ -1,17 +1,17 @@
-"""Moves logs to another of `log.dirs` while they are served (row C14, KIP-113).
+"""Moves of logs to another of `log.dirs` while they are served (row C14, KIP-113).
 
-A copy in `<topic>-<partition>.<id>-future` grows behind the log, a piece at a time: read on the
-worker of the directory that it leaves, written on that of the directory where it goes. When what is
-missing is little and the rest is as durable as the log, the copy bears the file `move-complete`.
-Then, in one turn of the event loop, it gets the last batches and the log's name, all use it instead
-of the log, and the log is removed.
+A copy in `<topic>-<partition>.<id>-future` grows behind the log, one piece at a time. A piece is
+read on the worker of the old directory and written on that of the new one. When little is missing
+and the rest is as durable as the log, the copy gets the file `move-complete`. Then, in one turn of
+the event loop, the copy takes the last batches, the log's name and its place.
 
-What a crash leaves (`settle`, before logs are opened): as long as the log has its name, it is the
-log, and a copy under the name of one goes. Where both have it, or only the copy is left, because
-one of two renames did not reach its disk, that file tells that the copy is the log.
+After a crash, `recover_moves` runs before logs are opened. While the log has its name, it is the
+log, and a copy under a future name is removed. One of two renames may not have reached its disk:
+then both have the name, or only the copy is left. In both cases `move-complete` shows that the copy
+is the log.
 
-Nothing is compacted meanwhile: a marker could be gone that the copied half of a transaction needs.
-After a truncation the copy begins anew.
+The log is not compacted meanwhile: a marker could vanish that half of a copied transaction needs.
+After a truncation the copy starts again.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ COMPLETE = "move-complete"
 _FUTURE_NAME = re.compile(r"(.+-\d+)\.[0-9a-f]{32}-future")
 _PIECE_BYTES = 1 << 20
 LAST_BYTES = 256 << 10
-"""So much may be missing that is copied in one turn of the loop."""
+"""The most bytes that may be missing for the last step, which copies them in one turn of the loop.
+"""
 _RETRY_S = 0.05
 
 
 class FutureLog:
-    """One log on its way from `home` to `target`."""
+    """One log that is copied from `home` to `target`."""
 
     def __init__(
         self, home: LogDirectory, target: LogDirectory, log: PartitionLog, copy: PartitionLog
@@ -60,28 +61,31 @@ class FutureLog:
         self.target = target
         self.log = log
         self.copy = copy
-        """The copy."""
+        """The log that grows in `target`; a worker may be writing to it."""
         self.is_wanted = True
         self.has_begun = False
         self.has_switched = False
-        """Whether the copy is the log."""
+        """Whether the copy has taken the log's place."""
         self._truncations = log.truncations
         self._noted = 0, 0
-        """Size and end of the copy when no worker was at it."""
+        """The size and end of the copy at the last moment when no worker was writing to it."""
 
     @property
     def goes_on(self) -> bool:
-        """Whether somebody wants it and both directories are in order."""
+        """Whether the move is still wanted and both directories are online."""
         return self.is_wanted and self.home.offline is None and self.target.offline is None
 
     @property
     def is_sound(self) -> bool:
-        """Whether what was copied is still a part of the log."""
+        """Whether the copied bytes are still a part of the log.
+
+        A truncation may have cut some of them, and retention may have passed the copy's end.
+        """
         is_part = self.copy.log_end_offset >= self.log.log_start_offset
         return self.log.truncations == self._truncations and is_part
 
     def invariants(self) -> None:
-        """Check that a sound copy is a prefix of its log; for when no worker is at the copy."""
+        """Check that a sound copy is a prefix of its log; only while no worker is writing to it."""
         log, copy = self.log, self.copy
         invariant(self.home is not self.target, "a log moves to another directory")
         if not self.is_sound or self.has_switched:
@@ -93,7 +97,7 @@ class FutureLog:
         )
 
     def begin(self) -> None:
-        """Copies from the start of the log; blocks."""
+        """Start copying from the log's start, also again after a truncation; blocks."""
         self._truncations = self.log.truncations
         self.copy.restart_at(self.log.log_start_offset)
         for finish in self.copy.take_retired():
@@ -102,12 +106,12 @@ class FutureLog:
 
     @property
     def missing_bytes(self) -> int:
-        """How much there is to copy, at least if it is less than LAST_BYTES."""
+        """How many bytes are still to be copied; exact if it is less than LAST_BYTES."""
         behind = self.copy.log_end_offset, self.log.log_end_offset
         return 0 if behind[0] == behind[1] else self.log.bytes_between(*behind)
 
     def note_bounds(self) -> None:
-        """The copy knows what is committed, and this is known of the copy."""
+        """Take the log's high watermark over to the copy, and note the copy's own bounds."""
         log, copy = self.log, self.copy
         copy.high_watermark = min(log.high_watermark, copy.log_end_offset)
         copy.producers.prune_undo(copy.high_watermark)
@@ -115,7 +119,7 @@ class FutureLog:
         self.invariants()
 
     def take_rest(self) -> bool:
-        """Copies what is missing if it is little; returns whether nothing is missing now."""
+        """Copy what is missing if it is little; return whether nothing is missing now."""
         log, copy = self.log, self.copy
         end, left = log.log_end_offset, LAST_BYTES
         while copy.log_end_offset < end and left > 0:
@@ -126,7 +130,7 @@ class FutureLog:
         return copy.log_end_offset == end
 
     def hand_over(self) -> None:
-        """The copy is all that the log is; what batches do not tell is taken from it."""
+        """Give the copy the state that batches do not contain, just before it becomes the log."""
         log, copy = self.log, self.copy
         copy.config, copy.topic_id = log.config, log.topic_id
         copy.epochs, copy.producers = log.epochs, log.producers
@@ -139,7 +143,7 @@ class FutureLog:
 
 
 class FutureLogs:
-    """The moves of a broker, one at a time in the order in which they were asked for."""
+    """The moves of a broker, one at a time, in the order of the requests."""
 
     def __init__(
         self,
@@ -161,10 +165,10 @@ class FutureLogs:
         self._more = asyncio.Event()
 
     def request(self, home: LogDirectory, target: LogDirectory, log: PartitionLog) -> None:
-        """Moves a log, instead of where it may be going. To where it is: ends what is under way.
+        """Move a log, instead of any move that is under way. To its own directory: only end that.
 
-        KafkaError(KAFKA_STORAGE_ERROR) if the target refuses, INVALID_TOPIC_EXCEPTION if no copy
-        can have a name.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the target refuses, INVALID_TOPIC_EXCEPTION if the
+        log's name leaves no room for that of a copy.
         """
         under_way = self._futures.get(log.partition)
         if under_way is not None and under_way.is_wanted and under_way.target is target:
@@ -176,7 +180,7 @@ class FutureLogs:
         self._more.set()
 
     def _made(self, target: LogDirectory, log: PartitionLog) -> PartitionLog:
-        """An empty copy."""
+        """Create the empty copy."""
         name = f"{log.partition}.{self._runtime.uuid().hex}-future"
         if len(name) > NAME_MAX:
             text = f"{log.partition}: its name is too long for a copy's to be made of it"
@@ -191,7 +195,7 @@ class FutureLogs:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
 
     def forget(self, partition: TopicPartition) -> None:
-        """The log goes, or stays where it is."""
+        """End the move of a log that is deleted, or that stays where it is."""
         future = self._futures.pop(partition, None)
         if future is not None:
             future.is_wanted = False
@@ -204,7 +208,7 @@ class FutureLogs:
         return [future.facts() for future in self._futures.values() if future.target is directory]
 
     async def run(self) -> None:
-        """Does what was asked for; until cancelled."""
+        """Perform the requested moves; until cancelled."""
         while True:
             await self._more.wait()
             while self._futures:
@@ -229,7 +233,7 @@ class FutureLogs:
                 self._discard(future)
 
     async def _copy_and_switch(self, future: FutureLog) -> None:
-        """Copies until the copy can take the log's place, and puts it there."""
+        """Copy until the copy can take the log's place, and put it there."""
         if future.log.topic_id is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log has no topic id yet")
         stale = f"{future.log.directory}/{COMPLETE}"
@@ -280,7 +284,7 @@ class FutureLogs:
             await asyncio.sleep(_RETRY_S)
 
     async def _make_durable(self, future: FutureLog) -> None:
-        """All that was copied, so that it counts as much as what is in the log."""
+        """Make all that was copied durable, so that it counts as much as the log's own batches."""
         future.take_rest()
         copy = future.copy
         plan = copy.flush_plan(rolled_only=False)
@@ -292,7 +296,12 @@ class FutureLogs:
             await self._on(future, future.target, partial(replace_file, self._files, note, b""))
 
     def _switch(self, future: FutureLog) -> bool:
-        """Puts the copy in the log's place, if that is possible in this turn of the loop."""
+        """Put the copy in the log's place, if this turn of the loop allows it; return whether it
+        did.
+
+        It does not while the log has durable batches that the copy has only in the page cache, nor
+        while a flush of the log is under way: an acknowledgement could rest on it.
+        """
         log, copy, home, target = future.log, future.copy, future.home, future.target
         if not (future.goes_on and future.is_sound and future.take_rest()):
             return False
@@ -318,7 +327,7 @@ class FutureLogs:
         return True
 
     async def _forget_old(self, future: FutureLog) -> None:
-        """When no crash can bring the old log back, nothing need tell it from the new one."""
+        """Remove the marker file once no crash can bring the old log back."""
         await future.target.write_checkpoints()
         await future.home.worker.submit(lambda: None)
         if future.home.offline is None:
@@ -326,7 +335,7 @@ class FutureLogs:
             future.target.submit(partial(_remove, self._files, note), future.copy)
 
     def _discard(self, future: FutureLog) -> None:
-        """Removes the copy; what cannot be removed now goes when the broker starts again."""
+        """Remove the copy; files that cannot be removed now are removed at the next start."""
         copy = future.copy
 
         def remove() -> None:
@@ -339,9 +348,9 @@ class FutureLogs:
         future.target.submit(remove)
 
     async def _on(self, future: FutureLog, directory: LogDirectory, call: Callable[[], T]) -> T:
-        """Runs a call on the worker; a disk that refuses takes the directory offline.
+        """Run a call on the worker of a directory; a disk that refuses takes the directory offline.
 
-        Not for a future that has ended meanwhile: the files may be gone.
+        Not so for a move that ended meanwhile, because its files may be gone.
         """
         try:
             return await directory.worker.submit(call)
@@ -365,7 +374,7 @@ def _remove(files: FileSystem, path: str) -> None:
 
 
 def recover_moves(files: FileSystem, paths: Sequence[str]) -> None:
-    """Ends the moves between these directories that a crash interrupted; blocks."""
+    """Finish or undo the moves between these directories that a crash interrupted; blocks."""
     homes: dict[str, list[str]] = {}
     for path in paths:
         for name in files.names(path) if files.is_directory(path) else ():

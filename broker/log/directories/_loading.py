@@ -1,4 +1,9 @@
-"""Opens all logs of a directory, several at a time (`num.recovery.threads.per.data.dir`)."""
+"""Opening all logs of a directory, several at a time (`num.recovery.threads.per.data.dir`).
+
+A clean-shutdown marker says that every log was flushed and closed, so nothing is checked. Without
+it, each log is recovered from its recovery point. The absence of `fsync_marker` says that a flush
+failed: then batches that may exist only in the page cache are written again.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +45,10 @@ _CHECKPOINTS = (
 async def load(
     runtime: Runtime, directory: LogDirectory, defaults: TopicConfig, threads: int
 ) -> list[PartitionLog]:
-    """The logs of a directory, recovered; what recovery changed is told to the operator.
+    """Open and recover the logs of a directory, and log what recovery changed. Raises OSError.
 
-    Damage costs what is damaged, not the directory: records are cut for a leader to send again, a
-    checkpoint counts as none, a log whose topic id cannot be read is set aside. Raises OSError.
+    Damage costs only what is damaged, not the directory. Records are cut, for a leader to send
+    again; a damaged checkpoint counts as missing; a log whose topic id cannot be read is set aside.
     """
     files, path = runtime.files, directory.path
     found = await directory.worker.submit(
@@ -81,7 +86,7 @@ async def load(
 
 
 class _SetAside(NamedTuple):
-    """A log that could not be opened: its directory has got another name."""
+    """A log that could not be opened; its directory has another name now."""
 
     partition: TopicPartition
     path: str
@@ -89,7 +94,7 @@ class _SetAside(NamedTuple):
 
 
 class _Looked:
-    """What stands in a directory before its logs are opened."""
+    """The state of a directory before its logs are opened."""
 
     def __init__(
         self,
@@ -106,11 +111,11 @@ class _Looked:
         self.partitions = partitions
         self.offsets = offsets
         self.damaged = damaged
-        """What is wrong with those checkpoints that count as none."""
+        """The complaints about checkpoints that count as missing."""
         self.stray = stray
-        """Ends the names of directories that are set aside."""
+        """The ending of the names of directories that are set aside."""
         self.rewrite = clean_epoch is None and flush_failed
-        """Whether what may not be durable has to be written again."""
+        """Whether batches that may not be durable have to be written again."""
 
 
 def _look(files: FileSystem, path: str, stray: str) -> _Looked:
@@ -131,7 +136,9 @@ def _look(files: FileSystem, path: str, stray: str) -> _Looked:
 
 
 def _clean_epoch(files: FileSystem, path: str) -> int | None:
-    """What the clean-shutdown marker says; NO_EPOCH if only that it is there, None if it is not."""
+    """Return the epoch in the clean-shutdown marker; NO_EPOCH if it cannot be read, None if there
+    is no marker.
+    """
     marker = f"{path}/{CLEAN_SHUTDOWN}"
     if not files.exists(marker):
         return None
@@ -203,7 +210,10 @@ def _open(
 
 
 def _mark_started(files: FileSystem, path: str, *, clean: bool) -> None:
-    """From here on it is another life; names that a killed process left become durable, too."""
+    """Start a new incarnation: create the fsync marker, remove the clean-shutdown marker, sync.
+
+    The sync also makes renames durable that a killed process left in the cache.
+    """
     fsync_marker.create(files, path)
     if clean:
         files.remove(f"{path}/{CLEAN_SHUTDOWN}")

@@ -1,7 +1,8 @@
 """`LogDirectory`: one of `log.dirs` with its logs, its worker, its checkpoints.
 
-What blocks on a directory runs on its worker, in order. A directory that fails once is offline
-until the node starts again: its logs take and give nothing more, those elsewhere go on (KIP-112).
+Calls that block on a directory run on its worker, in order. A directory that fails once is offline
+until the node restarts: its logs take and return nothing more, while others go on (KIP-112). After
+one refused write nobody can say which of the earlier ones reached the disk.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 Offsets = dict["TopicPartition", int]
 NO_EPOCH = -1
-"""Where no incarnation is known to have stopped cleanly."""
+"""The broker epoch of a directory whose last incarnation is not known to have stopped cleanly."""
 
 
 class LogDirectory:
-    """All on the event loop; `failed` hears of the first error of the disk."""
+    """One log directory, used on the event loop; `failed` is called with the disk's first error."""
 
     def __init__(
         self,
@@ -44,13 +45,14 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.flusher = Flusher(worker, self.fail)
         self.cleaned: Offsets = {}
-        """Up to where each log is compacted."""
+        """The offset up to which each log is compacted."""
         self.leaving: dict[TopicPartition, None] = {}
-        """Logs that are being copied to another directory: they are not compacted meanwhile."""
+        """The logs that are being copied to another directory, which are not compacted meanwhile.
+        """
         self.clean_epoch = NO_EPOCH
-        """In which epoch of the broker the directory was closed cleanly before it was loaded."""
+        """The broker epoch in which the directory was closed cleanly before it was loaded."""
         self.offline: BaseException | None = None
-        """Why the directory serves nothing."""
+        """The error for which the directory serves nothing; None while it is online."""
         self._files = files
         self._failed = failed
         self._wall_ms = wall_ms
@@ -59,7 +61,10 @@ class LogDirectory:
         """The content of each checkpoint as it was last written."""
 
     def invariants(self) -> None:
-        """Check that the logs know this directory, and fail with it."""
+        """Check that the logs know this directory, and fail with it.
+
+        A log that misses the failure would go on acknowledging records on a disk that lost some.
+        """
         for partition, log in self.logs.items():
             invariant(log.partition == partition, "a log is known by its partition")
             invariant(log.directory.startswith(f"{self.path}/"), "a log is in its directory")
@@ -72,14 +77,14 @@ class LogDirectory:
         self.flusher.invariants()
 
     def adopt(self, log: PartitionLog) -> None:
-        """Takes a log in."""
+        """Add a log, which from now on uses this directory's flusher and fails with it."""
         self.logs[log.partition] = log
         log.flusher = self.flusher
         log.failed = self.fail
         log.wall_ms = self._wall_ms
 
     def fail(self, error: BaseException) -> None:
-        """The disk refused something: nothing in this directory can be relied on any more."""
+        """Take the directory offline: the disk refused something, so nothing in it is reliable."""
         if self.offline is not None:
             return
         self.offline = error
@@ -88,9 +93,9 @@ class LogDirectory:
         self._failed(self, error)
 
     async def flush_to_close(self, more: Sequence[Worker]) -> None:
-        """Makes all logs durable, some on the directory's worker and some on each of `more`.
+        """Make all logs durable, some on the directory's worker and some on each of `more`.
 
-        A sync mostly waits for the disk, which does several at once.
+        A sync mostly waits for the disk, which performs several at once.
         """
         # What is under way for a log must not be overtaken by another flush of it.
         await self.worker.submit(_nothing)
@@ -113,7 +118,7 @@ class LogDirectory:
         closing: bool = False,
         worker: Worker | None = None,
     ) -> None:
-        """Makes what must be durable so. An error takes the directory offline."""
+        """Make everything durable that must be. An error takes the directory offline."""
         try:
             plan = log.flush_plan(rolled_only=rolled_only, closing=closing)
             if plan is not None:
@@ -125,10 +130,10 @@ class LogDirectory:
                 self.fail(error)
 
     def offsets(self) -> dict[str, Offsets]:
-        """The content of each checkpoint.
+        """Return the content of each checkpoint by its file name.
 
         The recovery point is not written beyond the high watermark. No truncation goes below that,
-        so a crash in the middle of one never leaves a checkpoint that vouches for what was cut.
+        so a crash in the middle of one never leaves a checkpoint that vouches for cut batches.
         """
         logs = self.logs
         return {
@@ -141,7 +146,7 @@ class LogDirectory:
         }
 
     async def write_checkpoints(self) -> None:
-        """Writes those that changed. An error takes the directory offline."""
+        """Write the checkpoints that changed. An error takes the directory offline."""
         for name, offsets in self.offsets().items():
             if self._written.get(name, {}) == offsets:
                 continue
@@ -153,17 +158,20 @@ class LogDirectory:
                 return
 
     def checkpoint_writer(self, name: str, offsets: Offsets) -> Callable[[], None]:
-        """Replaces one checkpoint: for the worker."""
+        """Return the call that replaces one checkpoint: for the worker."""
         return partial(checkpoints.write_offsets, self._files, f"{self.path}/{name}", offsets)
 
     def identify(self, log: PartitionLog, topic_id: UUID) -> None:
-        """Writes soon whose partition the log's directory holds, and makes that durable."""
+        """Write a log's topic id into its directory soon, and make that durable.
+
+        Logs that come together share their syncs: a topic may bring thousands.
+        """
         self._unidentified.append((log, topic_id))
         if len(self._unidentified) == 1:
             self.worker.submit(self._write_topic_ids).add_done_callback(self._identified)
 
     def _write_topic_ids(self) -> list[tuple[PartitionLog, OSError]]:
-        """On the worker: for all logs that wait, since they share their syncs. Returns failures."""
+        """Write the ids of all waiting logs, on the worker; return the failures."""
         waiting = []
         while self._unidentified:
             waiting.append(self._unidentified.popleft())
@@ -202,8 +210,8 @@ class LogDirectory:
                 self.fail(error)
 
     def submit(self, call: Callable[[], None], log: PartitionLog | None = None) -> None:
-        """Runs a call on the worker. Its failure takes the directory offline, unless it is for a
-        log that is gone by then.
+        """Run a call on the worker. Its failure takes the directory offline, unless it is for a log
+        that is gone by then: a deleted log has no files to work on.
         """
 
         def done(future: asyncio.Future[None]) -> None:
@@ -216,4 +224,4 @@ class LogDirectory:
 
 
 def _nothing() -> None:
-    """Done when all that a worker was given before is done."""
+    """Do nothing; complete once all earlier calls of a worker have."""

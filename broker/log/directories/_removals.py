@@ -1,9 +1,9 @@
-"""Logs whose partitions are gone: put out of the way a few at a time.
+"""Removal of the files of deleted logs, a few at a time.
 
-A topic may take thousands of logs with it. Each directory is renamed on the event loop, where new
-ones are made too, so that a name that is taken is free for the next log. Meanwhile the loop must
-answer, and heartbeats must go out, or the broker is fenced for its diligence. What a crash leaves
-is found when the broker starts: a log of no replica.
+A topic may take thousands of logs with it. Each directory is first renamed on the event loop, where
+new logs are created, too, so that its name is free for the next log at once. Between a few of them
+the loop must run other tasks: without heartbeats the broker would be fenced. A crash leaves
+directories that the next start removes, or logs without a replica.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Runtime
 
 NAME_MAX = 255
-"""Bytes in the name of a directory, where file systems end."""
+"""The most bytes of a directory's name on common file systems."""
 AT_ONCE = 20
-"""So many in one turn of the loop: some milliseconds."""
+"""The number of removals in one turn of the loop: some milliseconds."""
 
 
 class Removals:
-    """Logs that are in no directory's `logs` any more, but still in its files."""
+    """Logs that are in no directory's `logs` any more, but whose files exist."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -33,25 +33,26 @@ class Removals:
         self._more = asyncio.Event()
 
     def add(self, directory: LogDirectory, log: PartitionLog, *, aside: bool = False) -> None:
-        """Removes the log's files soon, and durably. `aside`: only gives them another name, under
-        which an operator finds them and no broker does.
+        """Remove the log's files soon, and durably.
+
+        `aside`: only rename them, so that an operator finds them and no broker does.
         """
         self._waiting[log.partition] = (directory, log, aside)
         self._more.set()
 
     def finish(self, partition: TopicPartition) -> None:
-        """Makes room for another log of this partition, now."""
+        """Remove the log of a partition now, to make room for another one."""
         waiting = self._waiting.pop(partition, None)
         if waiting is not None:
             self._remove(*waiting)
 
     def finish_all(self) -> None:
-        """Leaves nothing for later: the broker stops."""
+        """Remove all logs now, because the broker stops."""
         for partition in list(self._waiting):
             self.finish(partition)
 
     async def run(self) -> None:
-        """Removes what waits, a turn of the loop for each few; until cancelled."""
+        """Remove the waiting logs, a few in each turn of the loop; until cancelled."""
         while True:
             await self._more.wait()
             for partition in list(islice(self._waiting, AT_ONCE)):

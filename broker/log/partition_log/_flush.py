@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlushPlan:
-    """What to make durable: call `run` on the worker, then give it to `PartitionLog.flushed`."""
+    """The work of one flush: call `run` on the worker, then `PartitionLog.flushed`."""
 
     end_offset: int
     truncations: int
-    """How often the log had been truncated when the plan was made."""
+    """The log's count of truncations when the plan was made."""
     whole: tuple[Segment, ...]
     """The segments that are flushed with their indexes."""
     run: Callable[[], None]
     done: Callable[[], None]
-    """Notes that it was: for `PartitionLog.flushed`."""
+    """Notes that the plan was carried out: for `PartitionLog.flushed`."""
 
 
 class Flushable(Protocol):
@@ -69,7 +69,7 @@ class Flushable(Protocol):
 
 
 class Durability:
-    """The account of one log directory of a partition."""
+    """The account of one partition's directory."""
 
     def __init__(self, files: FileSystem, directory: str) -> None:
         self.epochs: list[tuple[int, int]] = []
@@ -77,7 +77,7 @@ class Durability:
         self._files = files
         self._directory = directory
         self._names_changed = 1
-        """How often files were created or renamed, and how many of these changes are durable."""
+        """The number of changes of file names, and below how many of them are durable."""
         self._names_durable = 0
         self._names_doubted = False
         """Whether a process that was killed may have left names that are not durable."""
@@ -86,23 +86,23 @@ class Durability:
         self._due: tuple[int, Mapping[int, Producer]] | None = None
         """The newest snapshot to write: an offset and the producers there."""
         self._obsolete: list[str] = []
-        """Files of snapshots that are none any more."""
+        """The files of snapshots that no longer count."""
 
     def adopt(
         self, epochs: list[tuple[int, int]], snapshots: list[int], *, names_doubted: bool
     ) -> None:
-        """Takes over what opening the log found; doubted names are synced with the next flush."""
+        """Take over the findings of opening the log; the next flush syncs doubted names."""
         self.epochs = epochs
         self._snapshots = snapshots
         self._names_durable = self._names_changed
         self._names_doubted = names_doubted
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has got another name."""
+        """Note the new name of the log's directory."""
         self._directory = directory
 
     def renamed(self) -> None:
-        """Files were created or renamed: the directory must be synced."""
+        """Note that files were created or renamed, so that the directory must be synced."""
         self._names_changed += 1
 
     @property
@@ -111,31 +111,32 @@ class Durability:
         return self._names_changed > self._names_durable
 
     def knows(self, epochs: list[tuple[int, int]]) -> bool:
-        """Whether epochs and producers are on disk as they are in memory."""
+        """Return whether epochs and producers are on disk as they are in memory."""
         return self._due is None and self.epochs == epochs
 
     # --- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self, offset: int, producers: Mapping[int, Producer]) -> None:
-        """These are the producers at an offset: the next flush writes them down."""
+        """Have the next flush write the producers as they are at an offset."""
         ascend = self._snapshots == sorted(set(self._snapshots))
         invariant(ascend, "snapshots are in the order of their offsets")
         if offset > max(self._snapshots, default=0):
             self._due = (offset, producers)
 
     def forget_snapshots(self, *, above: int) -> None:
-        """What was above the offset is not in the log any more."""
+        """Forget the snapshots above an offset, where the log was cut."""
         self._forget([offset for offset in self._snapshots if offset > above])
         if self._due is not None and self._due[0] > above:
             self._due = None
 
     def keep_snapshots_from(self, offset: int) -> None:
-        """The log begins there: of the older snapshots one is enough."""
+        """Forget the snapshots below the log's start, except the newest of them."""
         self._forget([one for one in self._snapshots if one <= offset][:-1])
 
     def newest_snapshot(self, below: int) -> tuple[int, Mapping[int, Producer]]:
-        """The newest snapshot that can be read of those up to the offset `below`, with its offset;
-        nothing at 0 if there is none.
+        """Return the newest readable snapshot up to the offset `below`, with its offset.
+
+        Returns (0, nothing) if there is none: the batches have it all.
         """
         for offset in reversed([one for one in self._snapshots if one <= below]):
             try:
@@ -162,9 +163,10 @@ class Durability:
         epochs: list[tuple[int, int]],
         truncations: int,
     ) -> FlushPlan:
-        """How to make segments durable, `whole` ones with their indexes, and what goes with them.
+        """Return how to make segments durable, the `whole` ones with their indexes.
 
-        A plan must be run, and in the order in which plans were made.
+        Every plan must be run, and in the order in which plans were made: each removes or writes
+        files that an earlier one knew.
         """
         due, self._due = self._due, None
         obsolete, self._obsolete = self._obsolete, []
@@ -213,15 +215,15 @@ class Flusher:
     """Makes logs durable up to an offset, one flush at a time for each log."""
 
     def __init__(self, worker: Worker, failed: Callable[[BaseException], None]) -> None:
-        """`failed` hears of a disk that refused; those who waited get KAFKA_STORAGE_ERROR."""
+        """`failed` is called when the disk refuses; waiting callers get KAFKA_STORAGE_ERROR."""
         self._worker = worker
         self._failed = failed
         self._waiting: dict[Flushable, deque[tuple[int, asyncio.Future[None]]]] = {}
 
     def through(self, log: Flushable, offset: int) -> asyncio.Future[None]:
-        """Done when all of `log` below `offset` is durable, or was truncated away.
+        """Return a future that is done when `log` is durable below `offset`, or was truncated.
 
-        KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses: what was appended may be lost.
+        It raises KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses: the batches may be lost.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if log.recovery_point >= offset:
@@ -236,7 +238,7 @@ class Flusher:
         return future
 
     def invariants(self) -> None:
-        """Check that whoever waits for a log waits for something that is not durable yet."""
+        """Check that every queue waits for something that is not durable yet."""
         for log, queue in self._waiting.items():
             invariant(bool(queue), "a flush that is under way has somebody waiting")
             undone = any(offset > log.recovery_point for offset, _ in queue)
@@ -244,11 +246,11 @@ class Flusher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody waits for any log."""
+        """Whether a flush of any log is under way."""
         return bool(self._waiting)
 
     def is_flushing(self, log: Flushable) -> bool:
-        """Whether somebody waits for the log."""
+        """Return whether a flush of the log is under way."""
         return log in self._waiting
 
     def _flush(self, log: Flushable) -> None:
@@ -279,7 +281,7 @@ class Flusher:
         self._resolve(log, log.recovery_point)
 
     def _resolve(self, log: Flushable, durable: int) -> None:
-        """Answers whose offset is durable; the others wait for the next flush."""
+        """Resolve the futures whose offsets are durable; the others wait for the next flush."""
         queue = self._waiting.pop(log)
         # A truncation may have taken away what somebody waits for: there is nothing left to flush.
         reached = min(log.log_end_offset, durable)

@@ -1,8 +1,8 @@
-"""Which leader epoch began at which offset of a log: what truncation by epoch asks (KIP-101).
+"""The start offset of each leader epoch in a log: the base of truncation by epoch (KIP-101).
 
 A log's record of its own history. A leader notes its epoch when it takes over, a follower when it
-copies a batch of a newer epoch. KIP-279 makes the answer carry the epoch it is for, so that two
-replicas that diverged more than once find their common point step by step.
+copies a batch of a newer epoch. KIP-279 makes the answer name its epoch, so that two replicas that
+diverged more than once find their common point step by step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNKNOWN = EpochEndOffset(-1, -1)
 
 
 class LeaderEpochs:
-    """(leader epoch, start offset) in order; epochs increase strictly, offsets never decrease."""
+    """(leader epoch, start offset) in order; both increase strictly."""
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
@@ -51,7 +51,7 @@ class LeaderEpochs:
         invariant(begins, "no leader epoch begins above the log's end")
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that `epoch` began at `start_offset`; returns whether that was news."""
+        """Note that `epoch` began at `start_offset`; return whether it is newer than all others."""
         if epoch <= self.latest:
             return False
         # Epochs that began here or later have no record left: a leader that wrote nothing.
@@ -61,26 +61,27 @@ class LeaderEpochs:
         return True
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forgets the epochs that began at or after `end_offset`."""
+        """Forget the epochs that began at or after `end_offset`."""
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
             self._starts.pop()
 
     def advance_start(self, offset: int) -> None:
-        """Forgets the epochs that ended at or before `offset`, where the log begins now."""
+        """Forget the epochs that ended at or before `offset`, the log's new start."""
         keep = max(bisect_right(self._starts, offset) - 1, 0)
         del self._epochs[:keep], self._starts[:keep]
         if self._starts and self._starts[0] < offset:
             self._starts[0] = offset
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch in which the record at `offset` was written; -1 if unknown."""
+        """Return the leader epoch in which the record at `offset` was written; -1 if unknown."""
         return next((e for e, start in reversed(self.entries) if start <= offset), -1)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest known epoch up to `epoch`, and where it ended; UNKNOWN if there is none.
+        """Return the largest known epoch up to `epoch`, and its end; UNKNOWN if there is none.
 
-        A newer epoch than any known is unknown too, since whoever asks has what this log has not.
+        An epoch newer than all of this log is unknown, too: the caller has batches that this log
+        lacks.
         """
         if not self._epochs or epoch == UNKNOWN.leader_epoch or epoch > self.latest:
             return UNKNOWN
@@ -93,9 +94,9 @@ class LeaderEpochs:
         return EpochEndOffset(self._epochs[at - 1], self._starts[at])
 
     def truncation_point(self, diverging: EpochEndOffset, log_end_offset: int) -> int:
-        """Where a follower must cut when its leader says the logs agree only up to `diverging`.
+        """Return where a follower must cut when its leader's log agrees only up to `diverging`.
 
-        If this log has not that very epoch, it cuts after its newest older one and asks again.
+        If this log lacks that epoch, the follower cuts after its newest older one and asks again.
         """
         own = self.end_offset_for(diverging.leader_epoch, log_end_offset)
         if own == UNKNOWN or own.leader_epoch == diverging.leader_epoch:

@@ -36,7 +36,7 @@ _LOG_SUFFIX = ".log"
 def create_log(
     files: FileSystem, directory: str, partition: TopicPartition, config: TopicConfig
 ) -> PartitionLog:
-    """A new empty log at offset 0. Does not block."""
+    """Create an empty log at offset 0. Does not block."""
     files.make_directories(directory)
     return PartitionLog(files, directory, partition, config, [Segment(files, directory, 0, config)])
 
@@ -51,8 +51,10 @@ def open_log(
     clean: bool,
     rewrite: bool = False,
 ) -> PartitionLog:
-    """The log in a directory. `clean`: it was flushed with `closing`, then closed. `rewrite`: what
-    a flush should have made durable may be in the page cache only, though that takes it for clean.
+    """Open the log in a directory.
+
+    `clean`: it was flushed with `closing`, then closed, so nothing needs a check. `rewrite`: a
+    flush failed, so batches may exist only in the page cache, which takes them for written.
     """
     swap.finish(files, directory)
     for name in files.names(directory):
@@ -73,7 +75,7 @@ def open_log(
 
 
 class _Source(NamedTuple):
-    """Where a log is and whose it is."""
+    """The place of a log, and its partition."""
 
     files: FileSystem
     directory: str
@@ -84,9 +86,9 @@ class _Source(NamedTuple):
 def _adopted(
     source: _Source, trusted_below: int, durable_end: int, *, clean: bool, rewrite: bool
 ) -> PartitionLog:
-    """The log, of which segments below the offset `trusted_below` are not checked; blocks.
+    """Return the log, with segments below the offset `trusted_below` unchecked; blocks.
 
-    Raises KafkaError(CORRUPT_MESSAGE) for damage in what is not checked.
+    Raises KafkaError(CORRUPT_MESSAGE) for damage in an unchecked segment.
     """
     files, directory, partition, config = source
     segments = [Segment(files, directory, base, config) for base in _bases(files, directory)]
@@ -110,7 +112,7 @@ def _adopted(
 
 
 def _remove(files: FileSystem, doomed: Sequence[Segment], *, keep_batches: bool) -> None:
-    """Takes segments out of the log, the newest first; `keep_batches` under another name."""
+    """Take segments out of the log, the newest first; `keep_batches` under another name."""
     for segment in reversed(doomed):
         name = segment.name
         segment.close()
@@ -130,11 +132,11 @@ def _bases(files: FileSystem, directory: str) -> list[int]:
 
 
 class _Found:
-    """What a look at the segments came to."""
+    """The findings in the segments."""
 
     def __init__(self, segments: int) -> None:
         self.keep = segments
-        """How many of them stay."""
+        """The number of segments that stay."""
         self.checked = self.cut = self.rebuilt = 0
         self.lost_from: int | None = None
 
@@ -164,7 +166,7 @@ def _recover(
 
 
 def _trust(segment: Segment) -> bool:
-    """Loads a segment that is durable; returns whether its indexes had to be rebuilt."""
+    """Load a durable segment; return whether its indexes had to be rebuilt."""
     if segment.index_problem() is None:
         segment.load()
         if not segment.is_shorter_than_its_index:
@@ -174,7 +176,7 @@ def _trust(segment: Segment) -> bool:
 
 
 def _epochs(files: FileSystem, directory: str) -> tuple[list[tuple[int, int]], bool]:
-    """The leader epochs on disk; none, and True, if their file is damaged."""
+    """Return the leader epochs on disk; none, and True, if their file is damaged."""
     try:
         return checkpoints.read_epochs(files, f"{directory}/{checkpoints.LEADER_EPOCHS}"), False
     except KafkaError:

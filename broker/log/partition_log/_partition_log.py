@@ -44,12 +44,12 @@ UP_TO_HIGH_WATERMARK = -1
 
 
 class Appended(NamedTuple):
-    """Where a produced batch stands now, or stood already if it is a repetition."""
+    """The place of a produced batch in the log; a repeated one has had it before."""
 
     base_offset: int
     next_offset: int
     log_append_time_ms: int
-    """-1 unless the broker's time was put in."""
+    """The broker's time in the records; -1 if they keep the producer's."""
     duplicate: bool
 
 
@@ -67,7 +67,7 @@ class Recovered:
 
 
 class PartitionLog:
-    """An open log. Made by `opening.open_log` or `create_log`; `close` it."""
+    """An open log, made by `open_log` or `create_log`; to be closed with `close`."""
 
     def __init__(
         self,
@@ -84,21 +84,21 @@ class PartitionLog:
         self.high_watermark = segments[0].base_offset
         self.log_start_offset = segments[0].base_offset
         self.recovery_point = segments[0].base_offset
-        """Everything below is durable."""
+        """The offset below which everything is durable."""
         self.recovered = Recovered()
         self.flusher: Flusher | None = None
-        """Of the log directory; for `flush_through`."""
+        """The log directory's, for `flush_through`."""
         self.failed: Callable[[OSError], None] = lambda _error: None
-        """Hears of a disk that refused."""
+        """Called with the error of a disk that refused."""
         self.wall_ms: Callable[[], int] = lambda: 0
-        """The wall clock, for what has no timestamps."""
+        """The wall clock, for batches without timestamps."""
         self.offline: str | None = None
-        """Why the log is not served any more."""
+        """The reason why the log is no longer served; None while it is."""
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self._files = files
         self.truncations = 0
-        """How often something was cut off: what was known of the segments may not hold then."""
+        """The number of truncations; a decision from before the last one may be wrong now."""
         self._durability = Durability(files, directory)
         self._retired: list[Callable[[], None]] = []
         self._segments = SegmentList(segments)
@@ -117,7 +117,7 @@ class PartitionLog:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether there is something that is not known to be durable."""
+        """Whether the log has batches that are not known to be durable."""
         return self.log_end_offset > self.recovery_point
 
     @property
@@ -127,7 +127,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """At most the high watermark: below it every transaction has ended for good."""
+        """The offset below which all transactions have ended; at most the high watermark."""
         first, end = self.producers.first_unstable_offset, self.high_watermark
         return end if first is None else min(end, max(first, self.log_start_offset))
 
@@ -147,7 +147,7 @@ class PartitionLog:
         self.producers.invariants(end)
 
     def segment_facts(self) -> list[SegmentFacts]:
-        """What retention and compaction decide from, oldest first.
+        """Return the input of retention and compaction, oldest first.
 
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
@@ -158,7 +158,7 @@ class PartitionLog:
             ]
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
-        """The largest known leader epoch up to this one, and where it ended."""
+        """Return the largest known leader epoch up to this one, and its end."""
         return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     # --- appending ------------------------------------------------------------------------------
@@ -171,10 +171,11 @@ class PartitionLog:
         *,
         is_sequenced: bool = True,
     ) -> Appended:
-        """Prepares a produced batch if nobody has, gives it the next offsets and appends it.
+        """Append a produced batch at the next offsets, prepared first unless it is a `Prepared`.
 
-        `now_ms` is the wall clock. Raises KafkaError: what `validation.prepared` and
-        `ProducerStates.check` say, or KAFKA_STORAGE_ERROR.
+        `now_ms` is the wall clock. A repeated batch is not appended; the result has its first
+        place. Raises KafkaError: the errors of `validation.prepared` and `ProducerStates.check`,
+        and KAFKA_STORAGE_ERROR.
         """
         if not isinstance(batch, Prepared):
             batch = validation.prepared(batch, self.config, now_ms, is_sequenced=is_sequenced)
@@ -195,9 +196,9 @@ class PartitionLog:
         return Appended(base_offset, header.next_offset, time_ms, duplicate=False)
 
     def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
-        """Ends a producer's transaction here, unless the same marker has done so before.
+        """End a producer's transaction here, unless the same marker has done so before.
 
-        Raises KafkaError: what `ProducerStates.check_marker` says, or KAFKA_STORAGE_ERROR.
+        Raises KafkaError: the errors of `ProducerStates.check_marker`, and KAFKA_STORAGE_ERROR.
         """
         end = self.log_end_offset
         if self.producers.check_marker(marker):
@@ -207,10 +208,10 @@ class PartitionLog:
         return Appended(end, header.next_offset, -1, duplicate=False)
 
     def append_as_follower(self, data: Buffer) -> int:
-        """Appends what the leader sent, offsets and all; returns the bytes appended.
+        """Append a leader's batches at their own offsets; return the bytes appended.
 
-        Raises KafkaError: CORRUPT_MESSAGE, also for batches that do not continue this log, with
-        the good ones before it appended; or KAFKA_STORAGE_ERROR.
+        Raises KafkaError: CORRUPT_MESSAGE for a damaged batch, or one that does not continue this
+        log, after the good ones before it were appended; KAFKA_STORAGE_ERROR if the disk refuses.
         """
         appended = 0
         for header, batch in record_batch.split_fetched(data):
@@ -222,7 +223,11 @@ class PartitionLog:
         return appended
 
     def _begins_within(self, first: BatchHeader) -> bool:
-        """Whether this empty log starts within the batch, as the leader's may: then realigns."""
+        """Realign this empty log with a batch that holds its start; return whether it does.
+
+        DeleteRecords and retention hide records without cutting a batch, so the leader sends all of
+        it.
+        """
         start = self.log_start_offset
         if self.size or first.next_offset <= start:
             return False
@@ -246,7 +251,7 @@ class PartitionLog:
             self.flush_through(self.log_end_offset)
 
     def _broken(self, error: OSError) -> KafkaError:
-        """The disk refused: tells the log directory; returns what to raise."""
+        """Report a disk that refused to the log directory; return the error to raise."""
         self.failed(error)
         text = f"{self.directory}: {error}"
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)

@@ -1,10 +1,11 @@
-"""What the idempotent producers of one partition sent last, and their transactions (rows T1, T4).
+"""The last batches of one partition's idempotent producers, and their transactions (rows T1, T4).
 
-Decides whether a batch is next, a repetition of one of the last five, or neither, and where the
-first transaction stands that is not known to have ended. Leaders check; followers and recovery only
-note what the log says. Truncation takes notes back exactly: each note keeps the state before it
-until the high watermark, below which no log is cut, has passed it.
-Source: KIP-98 and Apache Kafka's broker behaviour.
+Decides whether a batch is the next one, a repetition of one of the last five, or neither; and where
+the first transaction begins that may yet end otherwise. Leaders check a batch first; followers and
+recovery only note it.
+
+A truncation takes notes back exactly. Each note keeps the state before it until the high watermark
+has passed it: below that, no log is cut. Source: KIP-98 and Apache Kafka's broker.
 """
 
 from __future__ import annotations
@@ -97,12 +98,15 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is open, or whose marker may still be cut off."""
+        """The start of the first transaction that is open, or whose marker may still be cut off."""
         return self._unstable[0][0] if self._unstable else None
 
     @property
     def markers_are_final(self) -> bool:
-        """Whether no marker may be cut off any more."""
+        """Whether no marker may be cut off any more.
+
+        Only then may a snapshot be taken: it has no room for a transaction whose end may be undone.
+        """
         return not self._ended
 
     def items(self) -> Iterable[tuple[int, Producer]]:
@@ -110,7 +114,11 @@ class ProducerStates:
         return self._producers.items()
 
     def invariants(self, log_end_offset: int) -> None:
-        """Check that the open transactions and the undo entries agree with the producers."""
+        """Check that the open transactions and the undo entries agree with the producers.
+
+        A transaction that is missing from the unstable ones would let readers of committed records
+        see its records before its end; one too many would stop them for ever.
+        """
         known = self._producers
         ended = {one.first for one in self._ended}
         opened = {
@@ -135,11 +143,11 @@ class ProducerStates:
             invariant(len(offsets) <= _REMEMBERED_BATCHES, "few batches of a producer are known")
 
     def check(self, header: BatchHeader) -> SentBatch | None:
-        """None if the batch is the next one; the batch in the log if it is a repetition.
+        """Return None for the next batch, or the batch in the log that this one repeats.
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, or
-        INVALID_TXN_STATE for a plain batch while the producer has a transaction open. A producer
-        of which nothing is known may begin anywhere: its state may have expired.
+        Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER
+        for a gap, INVALID_TXN_STATE for a plain batch within a transaction. An unknown producer may
+        begin with any sequence, because its state may have expired.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -164,9 +172,9 @@ class ProducerStates:
         return None
 
     def check_marker(self, marker: EndMarker) -> bool:
-        """Whether the log has this marker already. What cannot be told is written again: before
-        version 2 the producer's next transaction has the same epoch.
+        """Return whether the log has this marker already; in doubt it is written again.
 
+        Before version 2 the next transaction has the same epoch, so the two cannot be told apart.
         Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         known = self._producers.get(marker.producer_id)
@@ -181,7 +189,7 @@ class ProducerStates:
         return marker.bears_next_epoch and marker.producer_epoch == known.epoch
 
     def note(self, header: BatchHeader) -> None:
-        """Remembers a batch of records that is in the log now, whatever its sequence."""
+        """Note a batch of records that is in the log now, whatever its sequence."""
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER or header.is_control:
             return
@@ -208,7 +216,7 @@ class ProducerStates:
         self._put(header, before, after)
 
     def note_marker(self, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
-        """Remembers a marker that is in the log now; returns the transaction if it was aborted."""
+        """Note a marker that is in the log now; return the transaction if it was aborted."""
         producer_id = header.producer_id
         before = self._producers.get(producer_id)
         same_epoch = before is not None and before.epoch == header.producer_epoch
@@ -242,14 +250,14 @@ class ProducerStates:
             self._forget_oldest()
 
     def prune_undo(self, high_watermark: int) -> None:
-        """Drops what is kept for truncation below the high watermark."""
+        """Drop the undo entries below the high watermark, and make the markers there final."""
         while self._undo and self._undo[0].base_offset < high_watermark:
             self._forget_oldest()
         while self._ended and self._ended[0].marker_offset < high_watermark:
             self._unstable.remove(self._ended.popleft().first)
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Takes back the batches at or above `end_offset`; False if a rebuild is needed for it."""
+        """Take back the batches at or above `end_offset`; return False if a rebuild is needed."""
         if end_offset < self._exact_from:
             return False
         while self._ended and self._ended[-1].marker_offset >= end_offset:
@@ -269,7 +277,7 @@ class ProducerStates:
         base: Mapping[int, Producer] | None = None,
         base_offset: int = 0,
     ) -> None:
-        """Starts again from `base`, as of `base_offset`, and the batches after it, oldest first."""
+        """Start again from `base`, as of `base_offset`, and the batches after it, oldest first."""
         self._producers = dict(base or {})
         self._undo.clear()
         self._ended.clear()
@@ -283,24 +291,24 @@ class ProducerStates:
             self.note(header)
 
     def snapshot(self) -> Mapping[int, Producer]:
-        """The producers as they are now, for a snapshot that is written later."""
+        """Return the producers as they are now, for a snapshot that is written later."""
         return dict(self._producers)
 
     def last_offsets(self) -> frozenset[int]:
-        """The last offset of each producer's newest batch."""
+        """Return the last offset of each producer's newest batch, which compaction keeps."""
         known = self._producers.values()
         return frozenset(one.batches[-1].last_offset for one in known if one.batches)
 
     def without_batches(self) -> frozenset[tuple[int, int]]:
-        """(producer id, epoch) of those of which only a marker tells the epoch."""
+        """Return (producer id, epoch) of the producers whose epoch only a marker has."""
         known = self._producers.items()
         return frozenset((number, one.epoch) for number, one in known if not one.batches)
 
     def expire(self, before_ms: int) -> int:
-        """Forgets who sent nothing since `before_ms`, a record timestamp; returns how many.
+        """Forget producers without a batch since `before_ms`, a record timestamp; return how many.
 
-        Those with batches above the high watermark stay, since these may be taken back, and so do
-        those with a transaction open.
+        Producers with batches above the high watermark stay, since these may be taken back. So do
+        those with an open transaction.
         """
         held = {undo.producer_id for undo in self._undo}
         silent = [

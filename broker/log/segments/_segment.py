@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 
 _SCAN_BYTES = 4096
 RESIDENT_BYTES = 1 << 20
-"""The last bytes of a segment are taken for being in memory, as those just written are."""
+"""The bytes at the end of a segment that count as in memory, because they were just written."""
 AHEAD_BYTES = 2 << 20
-"""Who reads what was on disk soon reads on: so far before the end of what is in memory more of it
-is fetched. Less than a file reads ahead, see `File.warm`."""
+"""The distance from the end of what is in memory at which more is read ahead.
+
+A reader of old batches soon reads on. It is less than a file reads ahead, see `File.warm`.
+"""
 _RECENT_MAX = 16
 _RECOVERY_BYTES = 1 << 20
 _LOOKUP_BYTES = 1 << 20
@@ -73,7 +75,7 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 class Segment:
     """An open segment; only the last one of a log is appended to.
 
-    One that was on disk must be told first whether to trust it (`load`) or not (`recover`).
+    One from disk must first be trusted (`load`) or checked (`recover`).
     """
 
     def __init__(
@@ -157,7 +159,7 @@ class Segment:
         return hole == 0 or hole > _RELATIVE_OFFSET_MAX // 2
 
     def append(self, pieces: Sequence[Buffer], header: BatchHeader) -> None:
-        """Writes one batch; after an OSError the segment is as before."""
+        """Write one batch; after an OSError the segment is as before."""
         position = self.size
         if self._torn:
             self._log.truncate(position)
@@ -170,9 +172,10 @@ class Segment:
     def must_roll(
         self, header: BatchHeader, config: TopicConfig, wall_ms: Callable[[], int]
     ) -> bool:
-        """Whether the next batch, whose offsets are set, belongs into a new segment (row L3).
+        """Return whether the next batch, whose offsets are set, needs a new segment (row L3).
 
-        The age of a segment is told by its batches; by `wall_ms` where the first has no timestamp.
+        The age of a segment is that of its first batch, or counts from `opened_ms` where the batch
+        has no timestamp.
         """
         if self.opened_ms is None:
             self.opened_ms = wall_ms()
@@ -206,33 +209,34 @@ class Segment:
         return lifetime_ms
 
     def seal(self) -> None:
-        """The last entry of the time index, when the segment is rolled or the log closed."""
+        """Add the last entry of the time index, when the segment is rolled or the log closed."""
         if self._newest.timestamp != NO_TIMESTAMP:
             self._times.add(*self._newest)
         self.flush_indexes()
 
     def flush_indexes(self) -> None:
-        """Hands the index entries that wait in memory to the operating system."""
+        """Write the index entries that wait in memory to the page cache."""
         self._offsets.flush()
         self._times.flush()
 
     def sync(self) -> None:
-        """Makes the segment durable. Blocks: for workers."""
+        """Make the segment durable. Blocks: for workers."""
         self._log.sync()
         self._offsets.sync()
         self._times.sync()
         self.aborted.sync()
 
     def sync_batches(self) -> None:
-        """Makes the batches durable; recovery would rebuild the indexes. Blocks: for workers.
+        """Make the batches durable, whose indexes recovery would rebuild. Blocks: for workers.
 
-        But the aborted transactions below a snapshot of producers are not looked for again.
+        The index of aborted transactions is synced, too: recovery does not look for those below a
+        snapshot of the producers.
         """
         self._log.sync()
         self.aborted.sync()
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts the batch that holds `offset` and all after it."""
+        """Cut the batch that holds `offset` and all after it."""
         at = self.find(offset) if offset < self.next_offset else None
         if at is None:
             return
@@ -252,12 +256,12 @@ class Segment:
         self.aborted.close()
 
     def retire(self) -> list[str]:
-        """Gives the files names that no log looks at; returns them, to be removed later."""
+        """Rename the files so that no log looks at them; return the paths, to be removed later."""
         self.rename(".deleted")
         return self.paths()
 
     def rename(self, ending: str) -> None:
-        """Puts another ending after the names of the files; the batches' file comes last."""
+        """Put another ending after the names of the files, that of the batches last."""
         before = self.paths()
         self._ending = ending
         for old, new in zip(reversed(before), reversed(self.paths()), strict=True):
@@ -288,10 +292,10 @@ class Segment:
     # --- reading --------------------------------------------------------------------------------
 
     def find(self, offset: int) -> BatchAt | None:
-        """The first batch that ends at or after `offset`; None if the segment ends before.
+        """Return the first batch that ends at or after `offset`; None if the segment ends before.
 
-        The index is a hint without a checksum. Where it leads to no batch, or to one above the
-        offset, its bytes have changed on disk: then the segment is gone through from its start.
+        The index is a hint without a checksum. If it leads to no batch, or to one above the offset,
+        its bytes have changed on disk: then the segment is scanned from its start.
         """
         near = self._near(offset)
         batches = self.batches(near)
@@ -310,12 +314,12 @@ class Segment:
         return None
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch that ends at or after `offset` begins, or the end."""
+        """Return the byte at which that batch begins, or the end."""
         at = self.find(offset)
         return self.size if at is None else at.position
 
     def offset_after(self, position: int) -> int:
-        """An offset above those of all batches that begin before `position`, and not far above."""
+        """Return an offset above all batches that begin before `position`, and not far above."""
         entry = self._offsets.from_position(position)
         return self.next_offset if entry is None else entry.offset + 1
 
@@ -324,10 +328,10 @@ class Segment:
         return self._log.read_at(position, size)
 
     def read_batch(self, at: BatchAt) -> bytes:
-        """One batch, for whoever goes by what its records say.
+        """Return one batch, for a caller that opens its records.
 
-        Bytes change on a disk after they were checked and written: KafkaError(CORRUPT_MESSAGE) if
-        the CRC32C is wrong, or the offsets, which it does not cover, are beyond the segment's.
+        Bytes may change on a disk after they were checked. Raises KafkaError(CORRUPT_MESSAGE) if
+        the CRC32C is wrong, or the offsets, which it does not cover, are outside the segment.
         """
         header = at.header
         batch = self.read(at.position, header.size)
@@ -342,7 +346,9 @@ class Segment:
         return self._log.region(position, size)
 
     def warm(self, offset: int, size: int) -> Callable[[], None] | None:
-        """What a worker must call before `size` bytes from `offset` are read; see `File.warm`."""
+        """Return the call for a worker before `size` bytes from `offset` are read; None if they are
+        in memory.
+        """
         if self.size <= RESIDENT_BYTES or not self.base_offset <= offset < self.next_offset:
             return None
         index = None if offset in self._recent else self._offsets.warm()
@@ -351,7 +357,7 @@ class Segment:
         return self._warm(self._near(offset), size + _SCAN_BYTES)
 
     def warm_ahead(self, offset: int, size: int) -> Callable[[], None] | None:
-        """What a worker may call meanwhile, for who has read `size` bytes from `offset`."""
+        """Return a call that reads ahead, for a worker, after `size` bytes from `offset`."""
         if self.size <= RESIDENT_BYTES or not self.base_offset <= offset < self.next_offset:
             return None
         return self._warm(self._near(offset) + size + AHEAD_BYTES, 1)
@@ -369,7 +375,7 @@ class Segment:
         return entry.position if entry else 0
 
     def batches(self, position: int = 0) -> Iterator[BatchAt]:
-        """The headers of the batches from the one that begins at `position`.
+        """Yield the headers of the batches from the one that begins at `position`.
 
         Raises KafkaError(CORRUPT_MESSAGE) at bytes that cannot be a header.
         """
@@ -389,7 +395,7 @@ class Segment:
     def first_at_or_after(
         self, *, timestamp: int, offset: int, search: Search = records.first_at_or_after
     ) -> TimestampOffset | None:
-        """The first record not older than `timestamp` and not before `offset`."""
+        """Return the first record not older than `timestamp` and not before `offset`."""
         if self._newest.timestamp < timestamp:
             return None
         for at in self.batches(self.position_of(self._older_below(timestamp, offset))):
@@ -469,11 +475,12 @@ class Segment:
         return last is not None and last.offset >= self.next_offset
 
     def recover(self, durable_below: int = 0, *, rewrite: bool = False) -> int:
-        """Checks every batch, cuts from the first bad one, rebuilds the indexes; blocks.
+        """Check every batch, cut from the first bad one, rebuild the indexes; return the bytes cut.
+        Blocks.
 
-        Returns how many bytes were cut. What is cut of batches below `durable_below`, an offset,
-        is damage and not a torn tail: the file as it was stays beside, see `DAMAGED`. `rewrite`:
-        the others are written again, as they were checked, so that the next sync has them to write.
+        Cut batches below the offset `durable_below` are damage and not a torn tail: a copy of the
+        file stays beside, see `DAMAGED`. `rewrite`: write the good ones again, as they were
+        checked, so that the next sync has them to write.
         """
         end = self._reindex(self._valid_batches(durable_below if rewrite else None), strict=False)
         cut = self.size - end
@@ -496,9 +503,9 @@ class Segment:
             copy.close()
 
     def rebuild_indexes(self) -> None:
-        """Makes the indexes anew from batches that are known to be durable; blocks.
+        """Rebuild the indexes from batches that are known to be durable; blocks.
 
-        Raises KafkaError(CORRUPT_MESSAGE) if they are damaged.
+        Raises KafkaError(CORRUPT_MESSAGE) if the batches are damaged.
         """
         self._reindex(self.batches(), strict=True)
 
@@ -539,7 +546,9 @@ class Segment:
             position += header.size
 
     def load(self) -> None:
-        """Takes over what is on disk: reads the indexes' ends and the batches after them."""
+        """Take over the files: read the ends of the indexes, and the batches after their last
+        entries.
+        """
         self._forget_marks()
         last, newest = self._offsets.last, self._times.last
         if last is not None:

@@ -1,8 +1,8 @@
 """`<base offset>.txnindex`: the aborted transactions whose markers a segment holds (row T4).
 
-A consumer that reads committed records only is told of them, so that it skips their records. Few
-transactions are aborted, so most segments have no such file. Entries stand in order of the markers,
-and are kept in memory as they stand in the file. The bytes are Apache Kafka's (version 0).
+A consumer of committed records gets them with its batches, so that it skips their records. Few
+transactions are aborted, so most segments have no such file. Entries are in the order of the
+markers, and in memory byte for byte. The format is Apache Kafka's (version 0).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ SUFFIX = "txnindex"
 
 
 class AbortedTransaction(NamedTuple):
-    """One transaction that was aborted, as far as a partition saw it."""
+    """One aborted transaction, as far as this partition has it."""
 
     producer_id: int
     first_offset: int
-    """Of its first batch."""
+    """The offset of its first batch."""
     last_offset: int
-    """Of its marker."""
+    """The offset of its marker."""
     last_stable_offset: int
     """The first offset above the marker's, or of the first transaction open then."""
 
 
 class AbortedIndex:
-    """The aborted transactions of one segment. With a file, making one blocks, as does `sync`."""
+    """The aborted transactions of one segment. Creating its file blocks, as does `sync`."""
 
     def __init__(self, files: FileSystem, path: str, base_offset: int) -> None:
         """`base_offset` is the segment's."""
@@ -45,7 +45,7 @@ class AbortedIndex:
         self._entries = bytearray()
         self._is_durable = False
         self.is_damaged = False
-        """Whether entries may be missing: the batches tell them."""
+        """Whether entries may be missing, which the batches then restore."""
         if self._file is not None:
             self._load(self._file.read_at(0, self._file.size()), base_offset - 1)
 
@@ -76,7 +76,7 @@ class AbortedIndex:
         return self._file is not None
 
     def add(self, entry: AbortedTransaction) -> None:
-        """Appends a transaction, whose marker is the newest."""
+        """Append a transaction, whose marker is the newest."""
         last_offset = self._unpacked(len(self) - 1)[3] if len(self) else -1
         # A read stops at the first marker above it: one out of order would hide the others.
         invariant(
@@ -94,7 +94,7 @@ class AbortedIndex:
         self._path = path
 
     def truncate(self, offset: int) -> None:
-        """Forgets the transactions whose markers are at or above `offset`."""
+        """Forget the transactions whose markers are at or above `offset`."""
         size = self._position(offset)
         self._entries = self._entries[:size]
         if self._file is not None and self._file.size() != size:
@@ -103,7 +103,7 @@ class AbortedIndex:
         self.is_damaged = False
 
     def entries(self, offset: int = 0) -> Iterator[AbortedTransaction]:
-        """The transactions whose markers are at or above `offset`, in order of the markers."""
+        """Return the transactions whose markers are at or above `offset`, in that order."""
         view = bytes(memoryview(self._entries)[self._position(offset) :])
         return (AbortedTransaction(*values) for _, *values in _ENTRY.iter_unpack(view))
 

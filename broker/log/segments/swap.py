@@ -33,7 +33,7 @@ def paths(directory: str, base_offset: int, ending: str) -> list[str]:
 
 
 def perform(replaced: Sequence[Segment], new: Segment) -> list[str]:
-    """Puts a durable segment in the place of others, which it retires; returns their files.
+    """Put a durable segment in the place of others, which it retires; return their files.
 
     Does not block, and is not durable before the directory is synced.
     """
@@ -44,7 +44,7 @@ def perform(replaced: Sequence[Segment], new: Segment) -> list[str]:
 
 
 def finish(files: FileSystem, directory: str) -> None:
-    """Completes or undoes the swaps that a crash interrupted; blocks."""
+    """Complete or undo the swaps that a crash interrupted; blocks."""
     names = files.names(directory)
     litter = [name for name in names if name.endswith(CLEANED)]
     decided = [name for name in names if name.endswith(f".log{SWAP}")]
