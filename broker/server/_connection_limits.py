@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.server._connection import Connection
     from raftctl.config import NodeConfig
+
+
+class Limited(Protocol):
+    """A connection, as its limits see it."""
+
+    @property
+    def active_at(self) -> float:
+        """When bytes came or went last, in seconds of the event loop's clock."""
+
+    def advance(self) -> None:
+        """Start the requests that may start now."""
+
+    def hang_up(self, reason: str) -> None:
+        """Close the connection and log the reason."""
+
+    def close(self) -> None:
+        """Close the connection; no answer follows."""
 
 
 class ConnectionLimits:
@@ -26,10 +42,10 @@ class ConnectionLimits:
         has_several = len(config.broker_listeners) > 1
         self._protected = config.inter_broker_listener if has_several else None
         self._closed = False
-        self._connections: dict[Connection, bool] = {}
+        self._connections: dict[Limited, bool] = {}
         """Each connection to whether its listener is protected."""
 
-    def admit(self, connection: Connection, listener: str) -> str | None:
+    def admit(self, connection: Limited, listener: str) -> str | None:
         """Counts a new connection of a listener in; else says why not.
 
         Brokers always get in by a listener of their own (KIP-402): the connection of another
@@ -53,7 +69,7 @@ class ConnectionLimits:
             self.forget(quietest)
             quietest.hang_up("max.connections is reached, and another broker connects")
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: Limited) -> None:
         """Counts a closed connection out."""
         self._connections.pop(connection, None)
 

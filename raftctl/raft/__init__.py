@@ -30,7 +30,7 @@ KIP-853 (membership), KIP-996 (pre-vote).
 
 from raftctl.raft._core import RaftConfig, RaftCore
 from raftctl.raft._log import ReplicaLog
-from raftctl.raft._status import QuorumStatus, ReplicaStatus
+from raftctl.raft._tracker import QuorumStatus, ReplicaStatus
 from raftctl.raft._validation import claimed_sender, is_endpoint
 
 __all__ = [

@@ -26,7 +26,7 @@ from raftctl.raft._fetcher import Fetcher, Follower
 from raftctl.raft._leader import Leader, fetch_response, snapshot_response
 from raftctl.raft._replica import Replica
 from raftctl.raft._roles import Roles
-from raftctl.raft._status import QuorumStatus
+from raftctl.raft._tracker import QuorumStatus
 from raftctl.raft._validation import complaint_of, names_other_leader
 from raftctl.raft.events import (
     Effect,

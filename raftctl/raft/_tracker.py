@@ -1,5 +1,7 @@
 """What a leader knows of the other replicas: their progress, and who is alive (etcd's tracker).
 
+`QuorumStatus` is the view that `quorum describe` shows; its times are the core's clock (`now_ms`).
+
 A voter's progress is what its fetches have said in this epoch. It is kept by the voter's key, not
 by its node id alone: a replica with another directory id has another disk, so it must not inherit
 what the old disk had (KIP-853). Such a replica is followed as an observer until a change of the
@@ -10,10 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from raftctl.errors import invariant
-from raftctl.raft._status import ReplicaStatus
-from raftctl.raft.messages import FetchRequest, NodeId, Offset, ReplicaKey
+from raftctl.raft.messages import Epoch, FetchRequest, NodeId, Offset, ReplicaKey, Voter
+from raftctl.raft.voters import NOT_IN_LOG
 
 if TYPE_CHECKING:
     from raftctl.raft._replica import Replica
@@ -23,6 +26,39 @@ UNKNOWN_OFFSET = Offset(-1)
 OBSERVERS_MAX = 2048
 OBSERVER_SESSION_MS = 300_000
 """An observer that has not fetched for so long is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """A replica as the leader knows it."""
+
+    node_id: NodeId
+    log_end_offset: Offset
+    """Its durable log end; -1 before its first Fetch in this epoch."""
+    last_fetch_ms: int | None
+    """When its last Fetch came; None before the first."""
+    last_caught_up_ms: int | None
+    """The last time at which it had all that the leader had."""
+    directory_id: UUID | None = None
+    """As it gave it itself; None before its first Fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumStatus:
+    """The quorum as one replica sees it; only the leader knows `voters` and `observers`."""
+
+    now_ms: int
+    role: str
+    leader_id: NodeId
+    epoch: Epoch
+    high_watermark: Offset
+    log_end_offset: Offset
+    voters: tuple[ReplicaStatus, ...]
+    observers: tuple[ReplicaStatus, ...]
+    voter_set: tuple[Voter, ...] = ()
+    """The voters in effect here, with their addresses."""
+    voters_offset: Offset = NOT_IN_LOG
+    """Where the record stands that names them; `NOT_IN_LOG` if no record does."""
 
 
 @dataclass(slots=True)
