@@ -146,7 +146,7 @@ def plan_of(text: str) -> Plan:
     try:
         return plan_from_json(json.loads(text))
     except ValueError as error:
-        raise InputError(f"--plan: no JSON: {error}") from None
+        raise InputError(f"--plan: not valid JSON: {error}") from None
 
 
 def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:

@@ -138,7 +138,7 @@ def test_a_run_is_judged_by_what_its_test_looks_for(
         assert "unexpected" in said.err
     assert run(["check", str(folder), "--checker", "availability"]) == 0
     assert run(["check", str(tmp_path)]) == 254
-    assert "no run: name a folder with history.jsonl" in capsys.readouterr().err
+    assert "not a run: name a folder with history.jsonl" in capsys.readouterr().err
 
 
 def test_a_damaged_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

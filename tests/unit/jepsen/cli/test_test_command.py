@@ -179,7 +179,7 @@ def test_a_key_that_nodes_do_not_know_is_named(
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no run"):
+    with pytest.raises(InputError, match="not a run"):
         RunFolder.open(tmp_path)
     with pytest.raises(InputError, match="no test"):
         RunSpec.from_json({"workload": "set", "colour": "red"})
