@@ -1,4 +1,4 @@
-"""Failures that somebody else must hear of than the caller: the node's root, or who awaits."""
+"""Failures that another part than the caller must handle: the node's root, or the awaiting task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDS_OF_PROGRAMS: Kinds = (SystemExit, KeyboardInterrupt)
 class HandingTo:
     """`with HandingTo(tell):` calls `tell` with what leaves the block, which then goes no further.
 
-    Kinds in `but`, and those not in `kinds`, go up as ever.
+    Kinds in `but`, and those not in `kinds`, go up as before.
     """
 
     __slots__ = ("_but", "_kinds", "_tell")
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 
 def outcome_of(call: Callable[[], object], kinds: Kinds = ALL) -> Outcome:
-    """Runs a call as a thread would, which hands its failure to whoever waits for it."""
+    """Runs a call as a thread would, which hands its failure to its waiter."""
     errors: list[BaseException] = []
     result = None
     with HandingTo(errors.append, kinds):

@@ -81,7 +81,7 @@ class AdminApi:
     async def _metadata(self, request: web.Request) -> web.StreamResponse:
         """The committed image as packed records, a slice at a time so that nobody else waits.
 
-        Anyone may ask, so nothing is told by which a password could be guessed.
+        Anyone may ask, so nothing is sent by which a password could be guessed.
         """
         image = self._loader.image
         provenance = f"{image.offset} {image.epoch} {image.timestamp_ms}"

@@ -182,7 +182,7 @@ class Client:
     ) -> Lock:
         """A lock, to be used with `async with`, in a session of its own unless one is given.
 
-        `value` tells others who holds it: an election is a lock whose holder leads.
+        `value` shows others who holds it: an election is a lock whose holder leads.
         """
         return Lock(self._transport, name, value, session, session_timeout_s)
 

@@ -1,6 +1,6 @@
 """Locks and elections: fair queues whose holder has a fencing token.
 
-A lock tells that nobody else holds it only as long as its session is open, and a client may learn
+A lock says that nobody else holds it only as long as its session is open, and a client may learn
 late that it is not. So every write under a lock takes the token along (`guard=`), and systems other
 than this one compare it with the greatest that they have seen.
 """
@@ -113,9 +113,9 @@ async def holder_of(transport: Transport, name: str) -> Holder | None:
 
 
 async def holders(transport: Transport, name: str) -> AsyncIterator[Holder | None]:
-    """Who holds the lock now, and whoever does after that; None while nobody does.
+    """Yield the holder of the lock, and each later one; None while there is none.
 
-    Holders that come and go between two looks are not told.
+    Holders that come and go between two looks are not seen.
     """
     document = await transport.get("/lock", lock=name)
     while True:
@@ -134,9 +134,9 @@ def _token(document: dict[str, object]) -> int:
 
 
 def _holder(document: dict[str, object]) -> Holder | None:
-    told = document.get("holder")
-    if told is None:
+    held = document.get("holder")
+    if held is None:
         return None
-    if not isinstance(told, dict):
+    if not isinstance(held, dict):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "holder: an object is expected")
-    return Holder(told["token"], told["session"], value_of(told))
+    return Holder(held["token"], held["session"], value_of(held))

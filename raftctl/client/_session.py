@@ -44,7 +44,7 @@ class Session:
         loop = asyncio.get_running_loop()
         sent_at = lease_time(loop)
         asked = {"timeout_ms": int(self._timeout_s * 1000)}
-        # A session that was opened unawares expires of itself.
+        # A session that was opened without an answer expires of itself.
         opened = await self._transport.post("/session/open", asked, repeat=True)
         self.session_id = opened["session"]
         self._timeout_s = opened["timeout_ms"] / 1000

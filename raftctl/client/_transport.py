@@ -2,7 +2,7 @@
 
 A write that is repeated after somebody else's undoes that one. So a write is asked again only when
 it was certainly not done: no connection could be opened, or a controller said so. Otherwise the
-caller is told that nobody knows.
+caller gets an `OutcomeUnknownError`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ASK_AGAIN = (
 
 
 class OutcomeUnknownError(KafkaError):
-    """A write may have been done or not, or may be done yet; a get tells."""
+    """A write may have been done or not, or may be done yet; a get shows it."""
 
     def __init__(self, why: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{why}; nobody knows whether it was done")
@@ -163,7 +163,7 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 
 
 def refusal(document: Mapping[str, Any]) -> KafkaError:
-    """The error that an answer tells of; one that is not known leaves open what was done."""
+    """Return the error in an answer; one that is not known leaves open what was done."""
     name, message = str(document.get("error")), str(document.get("message", ""))
     if document.get("done") == "unknown":
         return OutcomeUnknownError(message)

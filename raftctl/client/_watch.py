@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from raftctl.client._transport import Transport
 
 SILENCE_S = 15.0
-"""A controller tells its progress more often than this."""
+"""A controller reports its progress more often than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ async def watch(
     """The events from the offset `start` on (None: from now on), for ever.
 
     Closing it ends the connection. Raises KafkaError: OFFSET_OUT_OF_RANGE if the log does not
-    reach back so far; then list the keys anew and watch from the offset after the list's.
+    reach back so far; then list the keys again and watch from the offset after the list's.
     """
     position = _Position(start)
     query = {"key": key} if key is not None else {"prefix": prefix or ""}

@@ -13,7 +13,7 @@ Invariants:
   trailing fields it does not know and gives missing ones their defaults.
 - Unpacking trusts nothing: every type is checked, and `CodecError` names the class and the
   field.
-- A class of another release is `NotKnownError`, told apart from damage.
+- A class of another release is `NotKnownError`, which is no damage.
 - Packing trusts the type checker and checks nothing.
 """
 

@@ -149,7 +149,7 @@ class Codec(Generic[T]):
     def columns_of(self, cls: type[T], rows: Sequence[Row]) -> list[Sequence[Any]] | None:
         """The values of each field of many unpacked objects of one class, fit for its objects.
 
-        None if they are few or of another class, or if anything is unusual: `from_run` tells what.
+        None if they are few or of another class, or if anything is unusual: `from_run` says what.
         """
         type_id = self._type_ids[cls]
         return self._columns_of(type_id, rows, 0) if rows and rows[0][0] == type_id else None

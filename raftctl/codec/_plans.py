@@ -44,7 +44,7 @@ class NotKnownError(CodecError):
 
 
 class WrongTypeError(Exception):
-    """A value does not fit; whoever knows the field turns it into a `CodecError`."""
+    """A value does not fit; the plan that knows the field turns it into a `CodecError`."""
 
 
 class Plan(NamedTuple):

@@ -190,7 +190,7 @@ class QuorumControllerClient:
 def _unless_done_before(response: ControllerResponse) -> ControllerResponse:
     """The answer to a request that an earlier attempt may have done: what is refused is unknown.
 
-    "It exists already" would else be told to whoever has just created it, as if nothing was done.
+    Otherwise "it exists already" would reach the caller that has just created it.
     """
     match response:
         case AdminResponse(error, message, outcomes):

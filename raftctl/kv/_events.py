@@ -1,7 +1,8 @@
 """Changes of keys as events, read from the committed log: a watch misses nothing (row Q10).
 
 The log itself is what buffers for slow watchers, so there is nothing to overflow and nothing is
-ever left out. Who asks for what the log does not hold any more is told so, and lists the keys anew.
+ever left out. A watch from an offset that the log holds no more is refused, and lists the
+keys again.
 What several watchers read alike is decoded once.
 """
 

@@ -1,4 +1,4 @@
-"""Whoever waits for a change of keys and locks on this node: woken by committed images, no herd.
+"""Requests that wait for keys and locks on this node: woken by committed images, no herd.
 
 Every controller follows the log, so any of them can serve those who wait, and the active one is
 spared. Who waits for a lock is woken when its own turn has come, or when its place in the queue is
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import KvWaiter, MetadataDelta, MetadataImage
 
 WAITING_MAX = 10_000
-"""Requests of clients that wait for a lock or for news on one node."""
+"""Requests of clients that wait for a lock or for a change on one node."""
 
 
 class KvFollower:
-    """A publisher of the loader. What it tells is committed, but may be behind other nodes."""
+    """A publisher of the loader. What it reports is committed, but may be behind other nodes."""
 
     def __init__(self, loader: MetadataLoader) -> None:
         self._loader = loader
         self._loop = asyncio.get_running_loop()
-        self._news: asyncio.Future[None] | None = None
+        self._changed: asyncio.Future[None] | None = None
         """Resolves with the next image; None while nobody waits for it."""
         self._locks: dict[str, dict[asyncio.Future[None], int | None]] = {}
         """Lock to who waits, with the token whose turn it waits for; None: for any change."""
@@ -39,9 +39,9 @@ class KvFollower:
     def close(self) -> None:
         """Ends all waiting, with KafkaError: BROKER_NOT_AVAILABLE; this node stops."""
         self._closed = True
-        if self._news is not None:
-            self._news.set_result(None)
-            self._news = None
+        if self._changed is not None:
+            self._changed.set_result(None)
+            self._changed = None
         for waiting in self._locks.values():
             for future in waiting:
                 if not future.done():
@@ -58,9 +58,9 @@ class KvFollower:
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Wakes those whom the change concerns."""
-        if self._news is not None:
-            news, self._news = self._news, None
-            news.set_result(None)
+        if self._changed is not None:
+            changed, self._changed = self._changed, None
+            changed.set_result(None)
         if self._locks and delta.coordination is not None:
             for lock in delta.coordination.changed_queues:
                 self._wake(lock, image.coordination.queue(lock))
@@ -75,9 +75,9 @@ class KvFollower:
     async def changed(self) -> None:
         """Returns with the next image."""
         self._check_open()
-        if self._news is None:
-            self._news = self._loop.create_future()
-        await asyncio.shield(self._news)
+        if self._changed is None:
+            self._changed = self._loop.create_future()
+        await asyncio.shield(self._changed)
         self._check_open()
 
     async def reached(self, offset: int) -> MetadataImage:

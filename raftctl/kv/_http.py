@@ -302,12 +302,12 @@ class KvApi:
                 pass
             image = self._follower.image
         queue = image.coordination.queue(lock)
-        told: dict[str, Any] = {"lock": lock, "waiting": max(0, len(queue) - 1)}
+        document: dict[str, Any] = {"lock": lock, "waiting": max(0, len(queue) - 1)}
         if queue:
             token, session_id, value = queue[0]
             holder = {"token": token, "session": uuid_text(session_id), **value_fields(value)}
-            told["holder"] = holder
-        return {**told, "offset": image.offset}
+            document["holder"] = holder
+        return {**document, "offset": image.offset}
 
 
 def refusal(request: web.Request) -> web.Response | None:

@@ -1,7 +1,7 @@
 """The HTTP API of keys and values as JSON: reading requests and telling errors.
 
 Whatever is wrong with a request is answered by an object with `error`, Kafka's name of it,
-`message` and, for bad input, the `field`. `done` tells if a write may have been done all the same.
+`message` and, for bad input, the `field`. `done` says if a write may have been done all the same.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class BadFieldError(Exception):
 def error_response(error: KafkaError | BadFieldError, **more: Any) -> web.Response:
     """The answer for an error."""
     if isinstance(error, BadFieldError):
-        told = {"error": "INVALID_REQUEST", "message": str(error), "field": error.field}
-        return web.json_response({**told, **more}, status=400)
-    told = {"error": error.code.name, "message": error.message}
+        document = {"error": "INVALID_REQUEST", "message": str(error), "field": error.field}
+        return web.json_response({**document, **more}, status=400)
+    document = {"error": error.code.name, "message": error.message}
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
-        told["done"] = "unknown"
-    return web.json_response({**told, **more}, status=_HTTP_STATUS.get(error.code, 500))
+        document["done"] = "unknown"
+    return web.json_response({**document, **more}, status=_HTTP_STATUS.get(error.code, 500))
 
 
 class Fields:

@@ -1,6 +1,6 @@
 """Watches over HTTP: the changes of a key or a prefix as lines of JSON, in the order of the log.
 
-The first line tells where the watch begins, and from then on every line tells in `next` from which
+The first line says where the watch begins, and from then on every line says in `next` from which
 offset on to watch again should the connection end: nothing is missed or seen twice. A watcher that
 does not read is no burden, since the log buffers for it; one that does not take what was written to
 it in time is cut off, and resumes.
@@ -84,18 +84,18 @@ class KvWatches:
         if key is not None and prefix is not None:
             raise BadFieldError("prefix", "give it or key")
         offset = self._follower.image.offset + 1 if start == FROM_NOW else start
-        await self._check_is_told(offset)
+        await self._check_is_known(offset)
         if len(self._watching) >= WATCHES_MAX:
             why = f"there are {WATCHES_MAX} watches on this node: ask another"
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, why)
-        self._events.read(offset)  # an error is better told before the answer has begun
+        self._events.read(offset)  # an error is better sent before the answer has begun
         return _Watch(key, prefix or "", offset)
 
-    async def _check_is_told(self, offset: int) -> None:
+    async def _check_is_known(self, offset: int) -> None:
         """KafkaError: OFFSET_OUT_OF_RANGE for what no log of this cluster has come to.
 
-        Whoever comes with that has it from another cluster, or from before a disaster, and would
-        hear of nothing until the log has come so far.
+        A watcher has such an offset from another cluster, or from before a disaster, and would
+        see nothing until the log has come so far.
         """
         if offset <= self._follower.image.offset + 1:
             return

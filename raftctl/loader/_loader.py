@@ -51,7 +51,7 @@ class CommittedLog(Protocol):
 
 
 class MetadataPublisher(Protocol):
-    """Whoever follows the metadata."""
+    """A part that follows the metadata."""
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A newer committed image; see `raftctl.plugins.Broker.publish`."""
@@ -94,7 +94,7 @@ class MetadataLoader:
         """What of a transaction has been read, on top of the image, while it has not ended."""
         self._next_offset = image.offset + 1
         self._committed = 0
-        """The high watermark that this was told of."""
+        """The newest high watermark reported to this loader."""
         self._coming: _Coming | None = None
         """Comes before what the log says after it."""
         self._next_turn: asyncio.Handle | None = None
@@ -103,7 +103,7 @@ class MetadataLoader:
         self._when_replayed: list[Callable[[], None]] = []
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
-        """Adds a publisher and tells it of everything known so far as one delta."""
+        """Add a publisher, and publish to it everything known so far as one delta."""
         self._publishers.append(publisher)
         if self.image.offset >= 0:
             if self._whole is None:
@@ -160,9 +160,9 @@ class MetadataLoader:
     def when_replayed(self, call: Callable[[], None]) -> None:
         """Calls once, when everything is replayed that is known to be committed: now, or later."""
         self._when_replayed.append(call)
-        self._tell_replayed()
+        self._notify_replayed()
 
-    def _tell_replayed(self) -> None:
+    def _notify_replayed(self) -> None:
         if not self._is_behind and self.caught_up:
             self._caught_up.set()
             waiting, self._when_replayed = self._when_replayed, []
@@ -187,7 +187,7 @@ class MetadataLoader:
             self._read_some()
         if self._is_behind:
             self._next_turn = asyncio.get_running_loop().call_soon(self._replay_more)
-        self._tell_replayed()
+        self._notify_replayed()
 
     def _compare_some(self, coming: _Coming) -> None:
         for _ in coming.pieces:
@@ -224,7 +224,7 @@ class MetadataLoader:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{lacks}: upgrade it")
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Makes `image` the newest and tells the publishers."""
+        """Make `image` the newest and publish it."""
         invariant(image.offset > self.image.offset, "images are published in offset order")
         if delta.changed_features:
             self._check_levels(image)

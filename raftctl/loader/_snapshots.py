@@ -83,9 +83,9 @@ class Snapshots:
         self.fetched_hash: str | None = None
         """What the snapshot that was saved last says that its state hashes to."""
         self._damage: list[tuple[OffsetAndEpoch, CorruptSnapshotError]] = []
-        """Found by the worker and not told yet."""
-        self.on_damaged: Callable[[OffsetAndEpoch], object] = _heard_by_nobody
-        """Is told of a snapshot that the disk has spoiled."""
+        """Found by the worker and not reported yet."""
+        self.on_damaged: Callable[[OffsetAndEpoch], object] = _ignore_damage
+        """Called with a snapshot that the disk has spoiled."""
 
     async def idle(self) -> None:
         """Returns when everything asked for so far is done."""
@@ -96,10 +96,10 @@ class Snapshots:
     def save_chunk(self, chunk: events.SaveSnapshotChunk) -> asyncio.Future[events.Event]:
         """Writes a fetched piece; resolves with the event for the core."""
         saved = self._worker.submit(lambda: self._save_chunk(chunk))
-        saved.add_done_callback(self._tell_refusal)
+        saved.add_done_callback(self._report_refusal)
         return saved
 
-    def _tell_refusal(self, saved: asyncio.Future[events.Event]) -> None:
+    def _report_refusal(self, saved: asyncio.Future[events.Event]) -> None:
         event = None if saved.cancelled() or saved.exception() else saved.result()
         if isinstance(event, events.SnapshotRefused):
             self._log.warning("fetched_snapshot_refused", why=event.why)
@@ -120,7 +120,7 @@ class Snapshots:
         """The image of the snapshot that was saved last."""
         fetched, self._fetched = self._fetched, None
         if fetched is None or fetched[0] != snapshot_id:
-            invariant(False, "the snapshot has been read before the core hears of it")
+            invariant(False, "the snapshot has been read before its effect is performed")
             return EMPTY_IMAGE
         return fetched[1]
 
@@ -130,14 +130,14 @@ class Snapshots:
         Of a snapshot that is damaged there is none, as if it were not there.
         """
         filled = self._worker.submit(lambda: self._fill(reply))
-        filled.add_done_callback(self._tell_damage)
+        filled.add_done_callback(self._report_damage)
         return filled
 
-    def _tell_damage(self, _: object) -> None:
+    def _report_damage(self, _: object) -> None:
         found, self._damage = self._damage, []
         for snapshot_id, error in found:
-            told = {"path": error.path, "position": error.position, "why": error.why}
-            self._log.error("snapshot_damaged", **told)
+            damage = {"path": error.path, "position": error.position, "why": error.why}
+            self._log.error("snapshot_damaged", **damage)
             self.on_damaged(snapshot_id)
 
     def _fill(self, reply: events.ReplyFetchSnapshot) -> FetchSnapshotResponse:
@@ -178,9 +178,9 @@ class Snapshots:
             self._worker.pause()
 
     async def files(self) -> list[SnapshotFile]:
-        """The whole snapshots, the oldest first; those whose header is damaged are told of."""
+        """The whole snapshots, the oldest first; those with a damaged header are reported."""
         found = await self._worker.submit(self._files)
-        self._tell_damage(found)
+        self._report_damage(found)
         return found
 
     def _files(self) -> list[SnapshotFile]:
@@ -389,7 +389,7 @@ class Snapshotter:
             self._begin(image)
 
 
-def _heard_by_nobody(_: OffsetAndEpoch) -> None:
+def _ignore_damage(_: OffsetAndEpoch) -> None:
     """What is done about a damaged snapshot as long as there is no snapshotter."""
 
 

@@ -33,13 +33,13 @@ KEPT_MAX = 16
 class StateDivergedError(DiskError):
     """This replica's metadata is not what the log says that it is. Stops the node."""
 
-    def __init__(self, offset: int, own: str, told: str, evidence: str) -> None:
+    def __init__(self, offset: int, own: str, recorded: str, evidence: str) -> None:
         self.offset = offset
         super().__init__(
-            f"the metadata at offset {offset} hashes to {own} here and to {told} at the active "
+            f"the metadata at offset {offset} hashes to {own} here and to {recorded} at the active "
             f"controller, so one of the two has diverged; keep {evidence} and the snapshot of "
             "that offset of another node to compare, then format the directory of the one that "
-            "is wrong anew and let it join as a new replica"
+            "is wrong again and let it join as a new replica"
         )
 
 
@@ -62,14 +62,14 @@ class StateHashes:
         self._append: Callable[[Record], bool] = _never
         self._log = runtime.log.bind(part="state_hashes")
         self._own: dict[int, _Own] = {}
-        self._told: dict[int, str] = {}
+        self._recorded: dict[int, str] = {}
         """Of states of which the snapshot is being written."""
         self._under_way: dict[int, None] = {}
         self._mark_appended = False
         self._unrecorded: StateHashRecord | None = None
         """This replica's hash at the newest mark, until the log bears one for it."""
         self._taker: MarkListener | None = None
-        self._told_offset = -1
+        self._recorded_offset = -1
         self._equal_offset = -1
         self._not_compared_count = 0
 
@@ -78,7 +78,7 @@ class StateHashes:
 
         which the states were found equal (-1 for none), and how many could not be compared.
         """
-        compared = 0 <= self._told_offset <= self._equal_offset
+        compared = 0 <= self._recorded_offset <= self._equal_offset
         return {
             "verdict": "equal" if compared else "unknown",
             "equal_offset": self._equal_offset,
@@ -86,7 +86,7 @@ class StateHashes:
         }
 
     def append_with(self, append: Callable[[Record], bool]) -> None:
-        """`append` appends if this node is the active controller, and tells whether it is."""
+        """`append` appends if this node is the active controller, and returns whether it is."""
         self._append = append
 
     def marks_go_to(self, taker: MarkListener) -> None:
@@ -107,19 +107,19 @@ class StateHashes:
         self._own[offset] = _Own(state_hash, path)
         while len(self._own) > KEPT_MAX:
             del self._own[next(iter(self._own))]
-        told = self._told.pop(offset, None)
-        if told is not None:
-            self._compare(offset, told)
+        recorded = self._recorded.pop(offset, None)
+        if recorded is not None:
+            self._compare(offset, recorded)
         if offset in self._under_way:
             del self._under_way[offset]
-            if offset > self._told_offset:
+            if offset > self._recorded_offset:
                 self._unrecorded = StateHashRecord(offset, STATE_HASH_VERSION, state_hash)
                 self._record()
 
     def skipped(self, offset: int) -> None:
         """No snapshot will be taken at this mark: a newer one came before its turn."""
         self._under_way.pop(offset, None)
-        if self._told.pop(offset, None) is not None:
+        if self._recorded.pop(offset, None) is not None:
             self._not_compared(offset, "skipped")
 
     # --- MetadataPublisher ------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class StateHashes:
 
     def _hear(self, record: StateHashRecord) -> None:
         offset = record.offset
-        self._told_offset = max(offset, self._told_offset)
+        self._recorded_offset = max(offset, self._recorded_offset)
         if self._unrecorded is not None and offset >= self._unrecorded.offset:
             self._unrecorded = None
         if record.version != STATE_HASH_VERSION:
@@ -162,16 +162,16 @@ class StateHashes:
         elif offset in self._own:
             self._compare(offset, record.state_hash)
         elif offset in self._under_way:
-            self._told[offset] = record.state_hash
+            self._recorded[offset] = record.state_hash
         else:
             self._not_compared(offset, "no state of that offset")
 
-    def _compare(self, offset: int, told: str) -> None:
+    def _compare(self, offset: int, recorded: str) -> None:
         own = self._own[offset]
-        if own.state_hash != told:
-            raise StateDivergedError(offset, own.state_hash, told, own.path)
+        if own.state_hash != recorded:
+            raise StateDivergedError(offset, own.state_hash, recorded, own.path)
         self._equal_offset = max(offset, self._equal_offset)
-        self._log.info("state_hash_equal", offset=offset, state_hash=told)
+        self._log.info("state_hash_equal", offset=offset, state_hash=recorded)
 
     def _not_compared(self, offset: int, why: str) -> None:
         self._not_compared_count += 1

@@ -3,7 +3,7 @@
 It registers, follows the log to its registration, and sends heartbeats; fenced or not is as the
 controller says. To shut down it asks to be drained, until the controller lets it go.
 
-Whether the registration still holds is told by the log alone: a refused heartbeat may come from a
+Whether the registration still holds is known by the log alone: a refused heartbeat may come from a
 controller that has been deposed and does not know it yet. A broker whose registration is gone from
 the log must end, since the log now speaks of somebody else by its id.
 Sources: KIP-631, KIP-841; KIP-858 for log directories that fail.
@@ -96,7 +96,7 @@ class BrokerLifecycle:
         self._wake.set()
 
     def directory_failed(self, directory_id: UUID) -> None:
-        """Tells the controller at once, and in every heartbeat from now on."""
+        """Report it to the controller at once, and in every heartbeat from now on."""
         if directory_id not in self._offline_directories:
             self._offline_directories += (directory_id,)
             self._wake.set()
@@ -110,11 +110,11 @@ class BrokerLifecycle:
         return lasts and self._loader.image.offset >= self._session_offset
 
     def stopped_cleanly(self, broker_epoch: int) -> None:
-        """The incarnation of this epoch left nothing undone; to be told before `register`."""
+        """The incarnation of this epoch left nothing undone; to be called before `register`."""
         self._previous_broker_epoch = broker_epoch
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Wakes whoever waits for the image to advance; ends a node that was replaced."""
+        """Wake waiters for a newer image; end a node that was replaced."""
         self._published.set()
         if self.broker_epoch < 0 or image.offset < self.broker_epoch or self._shutting_down:
             return
@@ -200,7 +200,7 @@ class BrokerLifecycle:
         return response.error, response.message
 
     async def _heartbeat(self) -> bool:
-        """Sends one; tells whether the broker may stop now."""
+        """Send one heartbeat; return whether the broker may stop now."""
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
@@ -231,8 +231,8 @@ class BrokerLifecycle:
 
     def _lease_s(self, response: BrokerHeartbeatResponse) -> float:
         """The controller's timeout, which may differ from what is configured here."""
-        own_ms, told_ms = self._config.broker_session_timeout_ms, response.session_timeout_ms
-        return (own_ms if told_ms < 0 else told_ms) / 1000
+        own_ms, granted_ms = self._config.broker_session_timeout_ms, response.session_timeout_ms
+        return (own_ms if granted_ms < 0 else granted_ms) / 1000
 
     async def _call(
         self, request: ControllerRequest, timeout_ms: int, expected: type[ResponseT]

@@ -1,6 +1,6 @@
 """Runs a broker plug-in beside the node's replica: starts, publishes to, drains and stops it.
 
-A broker is told nothing of the metadata before its own registration is in it. What it followed
+A broker is given no metadata before its own registration is in it. What it followed
 until then speaks of its former incarnation: a broker that came back without the records it had not
 flushed would take up leading where that one stopped, and its followers would cut theirs to match.
 Source: KIP-631 and Apache Kafka's BrokerServer, which publishes after the initial catch-up.

@@ -1,9 +1,9 @@
-"""Tells the active controller which feature levels this controller can work with (KIP-919).
+"""Registers with the active controller the feature levels of this controller (KIP-919).
 
 Every controller does, voter or standby, the active one included. Once its registration stands in
 the log it is silent, until the log says otherwise. At a level of `metadata.version` that knows no
-such records it tells each new active controller. A controller that cannot work with the levels in
-force must end: it would not understand what is written.
+such records it registers with each new active controller. A controller that cannot work with the
+levels in force must end: it would not understand what is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT_MS = 5_000
 RETRY_MS = 200
 RETRY_MS_MAX = 10_000
-"""An older controller drops the connection of whoever sends it what it does not know."""
+"""An older controller drops the connection of a peer that sends what it does not know."""
 
 
 class ControllerRegistrar:
@@ -46,7 +46,7 @@ class ControllerRegistrar:
         runtime: Runtime,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """To be added to the loader, which tells it of images, and to the driver.
+        """To be added to the loader, which publishes images to it, and to the driver.
 
         `settings` (`ControllerConfig.settings`) are held against those of the active controller.
         """
@@ -59,7 +59,7 @@ class ControllerRegistrar:
         self._log = runtime.log.bind(part="controller_registrar")
         self._fail = fail
         self._image: MetadataImage | None = None
-        self._told: tuple[int, int] | None = None
+        self._registered_with: tuple[int, int] | None = None
         """(leader epoch, level of the metadata) at which it was acknowledged last."""
         self._warned = ""
         self._task: asyncio.Task[None] | None = None
@@ -92,10 +92,10 @@ class ControllerRegistrar:
         """Whether the active controller knows of this one, and will not forget it."""
         image, asked = self._image, self._request
         if image is None:
-            return True  # it will be told of one as soon as there is a level at all
+            return True  # one is published as soon as there is a level at all
         level = level_of(image, METADATA_VERSION_FEATURE)
         if level < CONTROLLERS_LEVEL:
-            return self._told == (self._driver.epoch, level)
+            return self._registered_with == (self._driver.epoch, level)
         own = ControllerImage(asked.controller_id, asked.incarnation_id, asked.features)
         return image.controllers.get(asked.controller_id) == own
 
@@ -117,7 +117,7 @@ class ControllerRegistrar:
             level = 0 if image is None else level_of(image, METADATA_VERSION_FEATURE)
             error, message = await self._ask()
             if error is ErrorCode.NONE:
-                self._told = (epoch, level)
+                self._registered_with = (epoch, level)
                 self._warn(message)
             elif not error.retriable and error is not ErrorCode.INVALID_REQUEST:
                 remedy = f"{message}: upgrade this node, or have the level lowered"

@@ -230,7 +230,7 @@ class ControllerService:
     def _confirm(self, read: _Deferred) -> None:
         """Answers once this controller is known to have been active when the question came.
 
-        What this turn has appended already tells that by its commit: a newer leader's voters would
+        What this turn has appended already proves that by its commit: a newer leader's voters would
         not take it. Otherwise one barrier at the end of the turn serves all that was asked in it.
         """
         self._confirming += 1
@@ -263,10 +263,7 @@ class ControllerService:
                 self._defer(read)
 
     def append_own(self, record: Record) -> bool:
-        """Appends what nobody has asked for, if this controller is active or will be; tells
-
-        whether it does.
-        """
+        """Append a record of the controller's own, if it is active or will be; return whether."""
         if self._controller.active:
             self._append([record])
         elif self._taking_over:
@@ -424,7 +421,7 @@ class ControllerService:
             self._arm_timer()
 
     def _fail_deferred(self) -> None:
-        """Tells whoever waits that leadership has ended; but what is committed has been done."""
+        """Refuse what waits: leadership has ended. What is committed is answered as done."""
         while self._is_due:
             deferred = self._take_due()
             deferred.reply(deferred.response)
@@ -510,7 +507,7 @@ def _resolve(
     future: asyncio.Future[ControllerResponse], answer: ControllerResponse | KafkaError
 ) -> None:
     if future.done():
-        return  # whoever asked has given up
+        return  # its caller has given up
     if isinstance(answer, KafkaError):
         future.set_exception(answer)
     else:

@@ -53,7 +53,7 @@ RECORDED_LINE_MAX = 400
 async def run_node(config: NodeConfig, runtime: Runtime, *, owns_loop: bool = False) -> None:
     """Runs a node until it is cancelled (a clean stop) or fails (raises what went wrong).
 
-    A node that `owns_loop` hears of whatever nobody handles there, which may be the end of it.
+    A node that `owns_loop` takes every exception nobody handles there, which may end it.
     """
     node = Node(config, runtime)
     if owns_loop:
@@ -181,7 +181,7 @@ class Node:
         for listener in self.config.listeners:
             host, port = listener.host, listener.port
             try:
-                # Bound, not served: whoever connects is refused rather than dropped.
+                # Bound, not served: a client is refused rather than dropped.
                 probe = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
             except OSError as error:
                 self._check_not_running()
@@ -228,7 +228,7 @@ class Node:
                 endpoint.port,
                 cluster_id=replica.cluster_id,
                 node_id=self.config.node_id,
-                peer_id=max(node_id, NO_NODE),  # whoever it is that a stand-in stands for
+                peer_id=max(node_id, NO_NODE),  # a stand-in stands for any node
             )
 
         own = self._own_voter(replica)

@@ -52,7 +52,7 @@ class BrokerContext:
     directory_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The id of each of `log.dirs`, by its path."""
     directory_failed: Callable[[UUID], None] = lambda _directory_id: None
-    """Tells the controller that a log directory serves nothing any more, while others do."""
+    """Report to the controller that a log directory has failed, while others serve."""
     stopped_cleanly: Callable[[int], None] = lambda _broker_epoch: None
     """To be called before `start` returns if the disks hold all that the incarnation of this broker
     epoch had: then it stays eligible to lead (KIP-966)."""

@@ -142,7 +142,7 @@ class _Node:
         )
 
     async def start(self) -> Broker:
-        """A broker that has started and is not told anything yet."""
+        """A broker that has started and has no image yet."""
         broker = self.make()
         self._image = EMPTY_IMAGE
         self._endpoints = tuple(await broker.start())
@@ -198,7 +198,7 @@ class _Node:
 
     def expect_in_order(self) -> None:
         """At any time: nothing failed, nothing went past the runtime."""
-        expect(not self.failures, f"nothing fails here, but `fail` was told {self.failures[:1]!r}")
+        expect(not self.failures, f"nothing fails here, but `fail` was given {self.failures[:1]!r}")
         beside = self._real_files.exists(self.directory)
         expect(not beside, "files are touched through context.runtime.files only")
 
@@ -354,8 +354,8 @@ async def lives_beside_another(plugin: MakeBroker) -> None:
     async with _nodes(plugin, 2) as nodes:
         brokers = [await node.start() for node in nodes]
         addresses = {(one.host, one.port) for node in nodes for one in node.endpoints}
-        told = sum(len(node.endpoints) for node in nodes)
-        expect(len(addresses) == told, "each broker has the addresses of its own configuration")
+        count = sum(len(node.endpoints) for node in nodes)
+        expect(len(addresses) == count, "each broker has the addresses of its own configuration")
         for node, broker in zip(nodes, brokers, strict=True):
             node.register(broker)
             node.create_topic(broker)

@@ -321,7 +321,7 @@ class Effects:
     async def _response(self, destination: NodeId, request: Request) -> Response | RpcError:
         peer = self._peers.get(destination)
         if peer is None:
-            return RpcUnreachable(f"nobody has told where node {destination} is")
+            return RpcUnreachable(f"the address of node {destination} is not known")
         try:
             addressed = self._peers.with_own_address(request)
             response: Response = await peer.call(addressed, self._request_timeout_ms)

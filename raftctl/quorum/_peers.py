@@ -1,13 +1,13 @@
 """The way to every other node of the quorum, by node id, wherever it listens now (KIP-853).
 
-Addresses come from the voters' record, from what a leader or a peer tells of the leader, and for
+Addresses come from the voters' record, from what a leader or a peer says of the leader, and for
 nodes whose ids are not known, from `controller.quorum.bootstrap.servers`. The newest word counts: a
-record that says the same as the one before it is no news. Once known, a node stays known: one that
-votes no more may still be the leader until its removal is committed.
+record that says the same as the one before it changes nothing. Once known, a node stays known: one
+that votes no more may still be the leader until its removal is committed.
 
 While the set is static, a voter is where this node's own configuration has it: each node's file may
-name the others by other addresses. What peers tell of it is tried when it cannot be reached there,
-since the log may have moved it meanwhile.
+name the others by other addresses. The address in answers of peers is tried when it cannot be
+reached there, since the log may have moved it meanwhile.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Peers(dict[int, RpcClient]):
         return request
 
     def _endpoint(self, node_id: NodeId) -> LeaderEndpoint | None:
-        """Where others find this node. Always told: whoever asks may have no list of voters."""
+        """Return where others find this node; known even without a list of voters."""
         if self._is_configured(node_id):
             return self._recorded[node_id]
         if self._own is not None and self._own[0] == node_id:

@@ -54,7 +54,7 @@ class Survivor:
     """Everything below was committed for certain: the end of its newest snapshot. The high
     watermark itself is on no disk."""
     voters: VoterSet | None
-    """The newest that its disk tells of; None: those of its configuration."""
+    """The newest voters on its disk; None: those of its configuration."""
 
 
 class Recovery:

@@ -46,11 +46,11 @@ class Replica:
     state_hash: str | None
     """What that hashes to; None if the snapshot does not say."""
     voters: VoterSet | None
-    """The voters at the start of the log, if a snapshot tells; else those of the configuration."""
+    """The voters at the start of the log, if a snapshot names them; None: those configured."""
     states: QuorumStateStore
     state: QuorumState
     damaged_note: str | None
-    """The path of the note of what was durable, if it could not be read; it was made anew."""
+    """The path of the note of what was durable, if it could not be read; it was written again."""
     locks: tuple[DirectoryLock, ...]
 
     def release(self) -> None:

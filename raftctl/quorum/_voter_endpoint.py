@@ -1,4 +1,4 @@
-"""Tells the quorum where this voter listens, when its record says something else (KIP-853).
+"""Corrects the address of this voter in the record of the voters (KIP-853).
 
 A listener of the driver: whenever there is another leader or more is committed, it compares, and
 asks the leader for the change until the record is right.

@@ -28,7 +28,7 @@ class RaftConfig:
     fetch_max_wait_ms: int = 500
     """How long the leader may keep a Fetch that it has nothing to answer with."""
     commit_delay_ms: int = 5
-    """How long a commit may wait for more records until the leader tells the voters of it."""
+    """How long a commit may wait for more records until the leader answers the voters with it."""
     fetch_max_bytes: int = 8 * 1024 * 1024
     """The largest answer to a Fetch, unless its first batch alone is larger."""
 

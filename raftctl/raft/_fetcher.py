@@ -52,12 +52,12 @@ class Fetcher:
 
     def deadline_ms(self) -> int | None:
         """Return when to call `fetch` again after a failure; None while the log is flushed."""
-        return self.retry_at_ms if self.replica.settled else None
+        return self.retry_at_ms if self.replica.may_fetch else None
 
     def fetch(self, now_ms: int) -> None:
         """Send the next Fetch, unless one is under way, or it is too early for it."""
         pausing = self.retry_at_ms is not None and now_ms < self.retry_at_ms
-        if self.in_flight is not None or pausing or not self.replica.settled:
+        if self.in_flight is not None or pausing or not self.replica.may_fetch:
             return
         self.retry_at_ms = None
         snapshot_id = self.snapshot_id
@@ -141,7 +141,7 @@ class Follower:
         None while the own disk is slow: not asked, the leader cannot answer, and a follower that
         deposed it for that would depose the next one as well.
         """
-        if not self.replica.settled:
+        if not self.replica.may_fetch:
             return None
         retry_at_ms = self.fetcher.deadline_ms()
         if retry_at_ms is None:
@@ -150,7 +150,7 @@ class Follower:
 
     def lost_leader(self, now_ms: int) -> bool:
         """Whether the leader has been silent for the fetch timeout."""
-        return self.replica.settled and now_ms >= self.fetch_deadline_ms
+        return self.replica.may_fetch and now_ms >= self.fetch_deadline_ms
 
     def hears_leader(self, now_ms: int) -> bool:
         """Whether the leader has answered lately; then no other should be elected (Raft §9.6)."""
@@ -158,7 +158,7 @@ class Follower:
 
     def flushed(self, now_ms: int) -> None:
         """Fetch on as soon as all of the log, or the piece of the snapshot, is durable."""
-        if self.replica.settled:
+        if self.replica.may_fetch:
             self._extend(now_ms)
             self.fetcher.fetch(now_ms)
 

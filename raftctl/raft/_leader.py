@@ -7,7 +7,7 @@ epoch is among the committed (Raft §5.4.2). Three rules keep that true here:
   the leader still writes it, so it may commit before the leader has it on disk.
 - The high watermark never goes back.
 - A leader that no majority fetches from resigns (thesis §6.2, KAFKA-15489). Where leaders push, a
-  failed send tells; here followers pull, so silence is the only sign.
+  failed send shows; here followers pull, so silence is the only sign.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Leader:
         replica = self._replica
         self.tracker.invariants()
         invariant(replica.state.leader_id == replica.node_id, "a leader knows that it leads")
-        # Else it could have told two candidates yes, or lead again after a crash.
+        # Else it could have voted for two candidates, or lead again after a crash.
         invariant(replica.vote_is_durable, "a leader's vote is durable")
         invariant(replica.log.last_epoch == replica.epoch, "a leader's epoch has a record at once")
         begun = replica.log.start_offset <= self.epoch_start_offset < replica.log.end_offset
@@ -179,9 +179,9 @@ class Leader:
         reached = replica.voters.reached_by_majority(ends)
         # A record of an earlier epoch commits only along with one of this epoch. Counted alone, it
         # could be on a majority and still be overwritten by a later leader (Raft figure 8).
-        news = reached > self.epoch_start_offset and replica.advance_high_watermark(reached)
+        advanced = reached > self.epoch_start_offset and replica.advance_high_watermark(reached)
         self._confirm_reads()
-        return news
+        return advanced
 
     # --- fetches --------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Leader:
         progress.waiting = Waiting(request_id, request, now_ms + wait_ms)
         if self._commit():
             self._answer_waiting()
-        elif wait_ms <= 0 or self._has_news(request):
+        elif wait_ms <= 0 or self._is_answerable(request):
             self._answer(progress)
         else:
             self._expect(progress.waiting.deadline_ms)
@@ -233,7 +233,7 @@ class Leader:
         self._answer_empty(progress)
         return progress
 
-    def _has_news(self, request: FetchRequest) -> bool:
+    def _is_answerable(self, request: FetchRequest) -> bool:
         """Whether there are records for a voter to make durable, or commits for an observer.
 
         Voters learn commits with the next records or a little later. Nobody waits for what they
@@ -272,7 +272,7 @@ class Leader:
     def _answer_waiting(self) -> None:
         for progress in self.tracker.all():
             if progress.waiting is not None:
-                if self._has_news(progress.waiting.request):
+                if self._is_answerable(progress.waiting.request):
                     self._answer(progress)
                 else:
                     self._expect(progress.waiting.deadline_ms)

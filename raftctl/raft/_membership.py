@@ -121,7 +121,7 @@ class Membership:
         )
 
     def advance(self, now_ms: int) -> ErrorCode | None:
-        """Appends the record when it is time; tells how the change ended, if it has."""
+        """Append the record when it is time; return the outcome once there is one, else None."""
         change = self.change
         if change is None:
             return None

@@ -134,7 +134,7 @@ class Replica:
         invariant(self.log.last_epoch <= self.epoch, "no record is of an epoch unknown here")
         invariant(self.high_watermark <= self.log.end_offset, "what is committed is in the log")
         # The snapshot may end above the high watermark: one that was fetched is committed, though
-        # this replica has not been told so by a Fetch yet.
+        # no answer to a Fetch has said so here yet.
         held = self.high_watermark if self.snapshot is None else self.snapshot.offset
         in_snapshot = self.log.start_offset <= max(held, self.high_watermark)
         invariant(in_snapshot, "what stands before the log is in a snapshot")
@@ -175,8 +175,8 @@ class Replica:
         return self.is_voter or any(self.local in voters for voters in sets)
 
     @property
-    def settled(self) -> bool:
-        """Whether the log is durable and no snapshot is being written: then Fetch may go out."""
+    def may_fetch(self) -> bool:
+        """Whether a Fetch may leave: the log is durable and no snapshot is being written."""
         return self.log.durable and self.saving is None
 
     def other_voters(self) -> tuple[NodeId, ...]:
@@ -300,7 +300,7 @@ class Replica:
     def has_of(self, snapshot_id: OffsetAndEpoch) -> int:
         """How many bytes of a snapshot are here.
 
-        Whoever they came from: the image at an offset is the same everywhere, and the snapshot is
+        Their source does not matter: the image at an offset is the same everywhere, and the file is
         checked as a whole when all of it is here.
         """
         return self._part[1] if self._part and self._part[0] == snapshot_id else 0
@@ -334,7 +334,7 @@ class Replica:
     def snapshot_saved(self, voters: VoterSet | None) -> bool:
         """A fetched snapshot is on disk: it takes the log's place, unless the log holds it all.
 
-        Tells whether it did. Safe in any role but a leader's, who has all that is committed (Raft
+        Return whether it did. Safe in any role but a leader's, who has all that is committed (Raft
         figure 3, leader completeness): for the others more committed records are only more.
         """
         snapshot_id, self.saving = self.saving, None
@@ -353,7 +353,7 @@ class Replica:
         return replaces
 
     def advance_high_watermark(self, offset: Offset) -> bool:
-        """Raises the high watermark to `offset` if that is news.
+        """Raise the high watermark to `offset`; return whether that is new.
 
         So it is, the first time, also where nothing is committed but what the snapshot holds.
         """
@@ -366,17 +366,17 @@ class Replica:
         return True
 
     def confirm_read(self, request_id: int) -> None:
-        """Whoever reads now sees everything that was committed when it asked."""
+        """Confirm a read: it sees everything that was committed when it was requested."""
         self._effects.append(ReadConfirmed(request_id))
 
     def refuse_read(self, request_id: int) -> None:
-        """This replica cannot tell what is committed."""
+        """Refuse a read: this replica cannot know what is committed."""
         self._effects.append(ReadRefused(request_id))
 
     def warn(self, why: str) -> None:
-        """Tells the node's log."""
+        """Have the node log a warning."""
         self._effects.append(Warned(why))
 
     def announce(self, leader_id: NodeId) -> None:
-        """Tells the node who leads."""
+        """Report the leader to the node."""
         self._effects.append(LeaderChanged(self.epoch, leader_id))

@@ -1,7 +1,7 @@
 """What no honest peer says: numbers out of bounds, and names that cannot be.
 
 A message comes from the network, and nothing authenticates who sent it. What fails here is refused
-or dropped and told to the node's log, and changes nothing. The codec has checked the types.
+or dropped and logged, and changes nothing. The codec has checked the types.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ HOST_CHARACTERS_MAX = 255
 
 def complaint_of(message: Request | Response, epoch: Epoch) -> str | None:
     """What is wrong with a message that reaches a replica of this epoch; None for nothing."""
-    told = getattr(message, "epoch", epoch)
-    if not 0 <= told <= min(EPOCH_MAX, epoch + EPOCH_JUMP_MAX):
-        return f"epoch {told} is out of bounds for a replica of epoch {epoch}"
+    named = getattr(message, "epoch", epoch)
+    if not 0 <= named <= min(EPOCH_MAX, epoch + EPOCH_JUMP_MAX):
+        return f"epoch {named} is out of bounds for a replica of epoch {epoch}"
     leader_id = getattr(message, "leader_id", NO_NODE)
     if not NO_NODE <= leader_id <= NODE_ID_MAX:
         return f"leader {leader_id} is no node"

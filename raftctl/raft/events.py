@@ -1,4 +1,4 @@
-"""What the quorum core is told (events) and what it wants done (effects): its table of contents.
+"""The events that the quorum core takes, and the effects that it asks for: its table of contents.
 
 `RaftCore.handle(event, now_ms) -> list[Effect]`; `RaftCore.deadline_ms()` says when to send `Tick`.
 
@@ -130,7 +130,7 @@ class SnapshotSaved:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """What was fetched is damaged, or what it goes on from is gone (row Q12): fetch it anew."""
+    """What was fetched is damaged, or what it goes on from is gone (row Q12): fetch it again."""
 
     why: str = ""
     """Which file, where, and what is wrong with it: for the node's log."""
@@ -232,7 +232,7 @@ class ReplyFetchSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshotChunk:
-    """Write the piece into the unfinished file of the snapshot; position 0 begins it anew.
+    """Write the piece into the unfinished file of the snapshot; position 0 begins the file again.
 
     Answered by `SnapshotChunkSaved`; for the last one, after the file is checked as a whole and
     renamed, by `SnapshotSaved` or `SnapshotRefused`.
@@ -262,7 +262,7 @@ class DeleteLogPrefix:
 class ResetLog:
     """Remove the whole log and go on from the end of the snapshot that was saved last.
 
-    Whoever applies records takes the snapshot's state in place of what it has.
+    Listeners that apply records take the snapshot's state in place of what they have.
     """
 
     snapshot_id: OffsetAndEpoch

@@ -84,7 +84,7 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpochRequest:
-    """The new leader tells voters to fetch from it."""
+    """A new leader asks voters to fetch from it."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -93,7 +93,7 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpochResponse:
-    """Acknowledges, or tells the sender of a newer epoch."""
+    """Acknowledges, or names a newer epoch to the sender."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -112,7 +112,7 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochResponse:
-    """Acknowledges, or tells the sender of a newer epoch."""
+    """Acknowledges, or names a newer epoch to the sender."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -122,7 +122,7 @@ class EndQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A replica asks for records after `fetch_from`, which also tells what it has durably.
+    """A replica asks for records after `fetch_from`, which also says what it has durably.
 
     `fetch_from.offset` is the replica's *durable* log end, so the leader may count it (row Q3);
     `fetch_from.epoch` is the epoch of the record before it, for divergence (Raft §5.3, KIP-595).
@@ -138,7 +138,7 @@ class FetchRequest:
     fetch_id: int = 0
     """Any number; the answer repeats it."""
     seen_round: int = 0
-    """The newest round of reads that the leader has told it in this epoch."""
+    """The newest round of reads that it has seen in this leader's answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +228,8 @@ class TransferLeadershipResponse:
     """NONE once the target leads.
 
     VOTER_NOT_FOUND, REQUEST_TIMED_OUT if the target did not catch up, nobody is known to lead yet,
-    or another transfer or change of voters is under way; NOT_LEADER_OR_FOLLOWER from whoever does
-    not lead or if another one won; ELECTION_NOT_NEEDED if the target leads already.
+    or another transfer or change of voters is under way; NOT_LEADER_OR_FOLLOWER from a replica that
+    does not lead or if another one won; ELECTION_NOT_NEEDED if the target leads already.
     """
 
     error: ErrorCode

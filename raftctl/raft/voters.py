@@ -31,7 +31,7 @@ NOT_IN_LOG = Offset(-1)
 class VoterSet:
     """An immutable set of voters, in order of their node ids.
 
-    Only a dynamic set may be empty: of a replica whose log has not told it who votes.
+    Only a dynamic set may be empty: of a replica whose log does not name the voters yet.
     """
 
     __slots__ = ("_by_id", "dynamic", "ids")
@@ -182,7 +182,7 @@ class VoterHistory:
         yield from (voters for offset, voters in self._entries if offset >= end_offset)
 
     def appended(self, batch: Batch) -> bool:
-        """Takes note of a batch; tells whether it changed the voters."""
+        """Take note of a batch; return whether it changes the voters."""
         voters = decode_voters(batch.payload) if batch.control else None
         if voters is not None:
             self._entries.append((batch.base_offset, voters))

@@ -143,7 +143,7 @@ class Channel:
             while self._outgoing and not self._stream.full:
                 self._stream.send(self._gathered())
         except ConnectionError:
-            # Whoever receives learns of the end of the connection too, and deals with it.
+            # The receiving side learns of the end of the connection too, and deals with it.
             self._closed = True
             self._outgoing.clear()
             self._outgoing_bytes = 0

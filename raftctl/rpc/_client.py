@@ -109,7 +109,7 @@ class RpcClient:
         return await link.call(request, deadline)
 
     def ask(self, request: object, timeout_ms: int, done: Callable[[Any], None]) -> bool:
-        """Does what `call` does without a task, if there is a connection; tells whether there is.
+        """Do what `call` does without a task, if there is a connection; return whether there is.
 
         `done` is called once, later, with the response or the RpcError.
         """
@@ -253,7 +253,7 @@ class _Link:
         if self.full:
             raise RpcUnreachable("the connection has ended or has too many calls under way")
         future: asyncio.Future[Any] = self._loop.create_future()
-        correlation_id = self.send(request, deadline, partial(_settle, future))
+        correlation_id = self.send(request, deadline, partial(_resolve_call, future))
         try:
             return await future
         finally:
@@ -374,9 +374,9 @@ def _check_hello(message: aiohttp.WSMessage) -> None:
             raise FrameError("no hello came back")
 
 
-def _settle(future: asyncio.Future[Any], outcome: object) -> None:
+def _resolve_call(future: asyncio.Future[Any], outcome: object) -> None:
     if future.done():
-        return  # whoever called has given up
+        return  # its caller has given up
     if isinstance(outcome, RpcError):
         future.set_exception(outcome)
     else:

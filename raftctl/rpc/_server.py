@@ -52,7 +52,7 @@ HEARTBEAT_S = 10.0
 
 
 class RpcServer:
-    """The calls that this node answers, whoever asks."""
+    """The calls that this node answers."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class RpcServer:
         if request.transport is None or not socket.can_prepare(request).ok:
             await socket.prepare(request)  # refuses
             return socket
-        # Before the peer is told that it may speak, so that not a byte gets past it.
+        # Before the peer learns that it may speak, so that not a byte gets past it.
         channel = Channel(socket, request.transport, masks=False)
         await socket.prepare(request)
         connection = _Connection(

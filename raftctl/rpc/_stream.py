@@ -41,7 +41,7 @@ class MessageStream(asyncio.Protocol):
     ) -> None:
         """To be made while the peer is silent; it `masks` at a client's end.
 
-        `on_message` must not raise. `on_writable` tells that `full` has ended, or the connection;
+        `on_message` must not raise. `on_writable` reports that `full` has ended, or the connection;
         `on_pong` is given what the ping had that is answered.
         """
         self._transport = transport

@@ -38,7 +38,7 @@ class Hello:
     cluster_id: str
     node_id: int
     peer_id: int = -1
-    """The node expected at the other end; -1: whoever it is."""
+    """The node expected at the other end; -1: any."""
     client: int = 0
     """A random number of the client that connects; 0: it does not tell."""
     connection: int = 0
@@ -133,7 +133,7 @@ class FrameUnpacker:
             unpacker.feed(data)
             for row in unpacker:
                 rows.append(row)
-                # Once it has met an unfinished frame, it tells that one's end.
+                # Once it has met an unfinished frame, it reports that one's end.
                 end = unpacker.tell()
             if not {tuple}.issuperset(map(type, rows)) or not all(rows):
                 raise FrameError("a frame is an array")

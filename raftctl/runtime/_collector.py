@@ -9,8 +9,8 @@ much there is. `THRESHOLDS` let a batch of thousands of records come and go with
 at, and have a full collection begin when there are tens of thousands of new objects.
 
 Python counts what is made less what is freed, so where new objects take the places of as many old
-ones it does not begin before hundreds of thousands are new. Whoever does so says it in between
-(`look_now`).
+ones it does not begin before hundreds of thousands are new. Code that does so says it in
+between (`look_now`).
 Source: the `gc` module of the Python standard library.
 """
 

@@ -136,7 +136,7 @@ class MemoryFiles:
     """See `raftctl.runtime.api.FileSystem`. Used from the event loop and from workers."""
 
     def __init__(self, bytes_max: int, remedy: str, wall_ms: Callable[[], int] = lambda: 0) -> None:
-        """At `bytes_max` writes fail with ENOSPC and this sentence, which tells what to do.
+        """At `bytes_max` writes fail with ENOSPC and this sentence, which says what to do.
 
         `wall_ms` says when files were modified.
         """

@@ -189,7 +189,7 @@ class Runtime(Protocol):
     def worker(self, name: str, *, short_calls: bool = False) -> Worker:
         """A new worker; each log directory has one.
 
-        With `short_calls`, whoever submits would rather wait for a short call than for two threads
+        With `short_calls`, the caller would rather wait for a short call than for two threads
         to take turns: as long as calls have been short lately, one may run at once, on the event
         loop's thread. Its future resolves later all the same.
         """

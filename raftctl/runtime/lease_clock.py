@@ -1,8 +1,8 @@
 """The clock by which leases are counted: it goes on while the machine is suspended.
 
 Python's `time.monotonic`, and with it the event loop's time, stands still while a virtual machine
-or a laptop is suspended. Whoever counted a lease by it would wake up and believe in what others
-have long been given. Linux has CLOCK_BOOTTIME (clock_gettime(2)); where there is none, the
+or a laptop is suspended. A holder that counted a lease by it would wake up and believe in what
+others have long been given. Linux has CLOCK_BOOTTIME (clock_gettime(2)); where there is none, the
 monotonic clock has to do, and `counts_suspension` is False.
 """
 
@@ -42,6 +42,6 @@ def lease_time(loop: asyncio.AbstractEventLoop) -> float:
 def lease_ends(asked_at: float, timeout_s: float) -> float:
     """Until when a lease is believed in that was asked for at this time.
 
-    Whoever granted it has counted its timeout from later.
+    The grantor has counted its timeout from later.
     """
     return asked_at + timeout_s * (1 - CLOCK_MARGIN)

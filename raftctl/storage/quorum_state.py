@@ -29,7 +29,7 @@ class CorruptQuorumStateError(DiskError):
     """The file cannot be trusted; the message names it and says what to do."""
 
     def __init__(self, path: str, why: str) -> None:
-        remedy = "restore the disk, or format the directory anew and join as a new replica"
+        remedy = "restore the disk, or format the directory again and join as a new replica"
         super().__init__(f"{path}: {why}; {remedy}")
 
 

@@ -116,7 +116,7 @@ def test_a_flipped_bit_in_the_newest_batch_is_named_at_the_next_start(
         status, last = controller.ends()
         assert status == 1
         assert last.startswith(f"raftctl: {path}: corrupt at byte ")
-        assert "restore the disk, or format the directory anew" in last
+        assert "restore the disk, or format the directory again" in last
         assert path.read_bytes() == content
     content[-3] ^= 4
     path.write_bytes(content)

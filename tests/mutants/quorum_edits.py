@@ -192,7 +192,7 @@ EDITS = (
     Edit(
         "fetch_before_the_flush",
         "raft._fetcher:Follower.flushed",
-        "if self.replica.settled:",
+        "if self.replica.may_fetch:",
         "if True:",
         "unit/raftctl/raft/test_replication.py::test_a_disk_that_writes_slowly_does_not_make_a_silent_leader_heard",
     ),

@@ -456,7 +456,7 @@ class RecordLog:
 
         The future is resolved when `flushed_end_offset` has risen, or with the OSError of the disk,
         after which nothing more can be flushed: what is on disk is then unknown, and only opening
-        the log anew tells.
+        the log again shows.
         """
         invariant(not self._flushing, "one flush at a time, and none after one has failed")
         self._flushing = True
@@ -465,7 +465,7 @@ class RecordLog:
         if work.done():  # a quick disk: the caller need not wait for a turn of the event loop
             self._performed(self.end_offset, work)
         else:
-            # Called before what the caller adds: one turn tells both.
+            # Called before what the caller adds: one turn reports both.
             work.add_done_callback(partial(self._performed, self.end_offset))
         return work
 
@@ -479,7 +479,7 @@ class RecordLog:
             return
         self._flushing = False
         self._flushing_bytes = 0
-        # What was truncated meanwhile may have been appended anew: that is not on disk yet.
+        # What was truncated meanwhile may have been appended again: that is not on disk yet.
         for operation in self._pending:
             if isinstance(operation, Cut):
                 end_offset = min(end_offset, operation.end_offset)

@@ -1,7 +1,9 @@
 """A note beside the metadata log: everything below this offset has been durable (row Q12).
 
-Only with it can a damaged tail be told from an unfinished one: what a crash leaves at the end of a
-log was never durable, so damage below the note is corruption, and so is a log that ends below it.
+Only with it can a damaged tail be distinguished from an unfinished one: what a crash leaves at the
+end of a log was never durable, so damage below the note is corruption, and so is a log that ends
+below it.
+
 It is rewritten after every flush, but not synced: a process that is killed leaves it exact, since
 the page cache outlives it; after a loss of power it may be some seconds old. An old note is true
 all the same, except where the log is cut: so it is lowered, durably, before that.

@@ -47,7 +47,7 @@ class CorruptLogError(DiskError):
         self.position = position
         super().__init__(
             f"{path}: corrupt at byte {position}: {why}; "
-            "restore the disk, or format the directory anew and join as a new replica"
+            "restore the disk, or format the directory again and join as a new replica"
         )
 
 
@@ -148,7 +148,7 @@ def why_not_torn(
     last: bool,
     recovery_point: Offset | None,
 ) -> str | None:
-    """What tells damage from a torn tail; None if nothing does, and the tail may be cut.
+    """Return why the tail is damaged and not torn; None if it may be cut.
 
     The batches before the damage end at `end_offset`; `last` says whether this is the last segment.
     """
@@ -172,7 +172,7 @@ def _is_unfinished(file: File, error: CorruptBatchError, size: int) -> bool:
         return not is_whole_but_for_its_length(file.read_at(position, size - position))
     at = position
     while at < size:
-        # The first stretch ends with the sector; less of it than the prefix tells nothing.
+        # The first stretch ends with the sector; less of it than the prefix proves nothing.
         length = SECTOR_BYTES - at % SECTOR_BYTES
         stretch = file.read_at(at, min(length, size - at))
         if not any(stretch) and (at > position or len(stretch) >= _BODY_START):

@@ -57,7 +57,7 @@ class CorruptSnapshotError(DiskError):
         self.why = why
         super().__init__(
             f"{path}: corrupt at byte {position}: {why}; "
-            "restore the disk, or format the directory anew and join as a new replica"
+            "restore the disk, or format the directory again and join as a new replica"
         )
 
 
@@ -200,7 +200,7 @@ class SnapshotStore:
         return WrittenSnapshot(SnapshotFile(snapshot_id, size, timestamp_ms), state.hex())
 
     def write_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Writes a fetched piece; position 0 begins the file anew.
+        """Writes a fetched piece; position 0 begins the file again.
 
         Raises CorruptSnapshotError if what the piece goes on from is not there: another snapshot
         may have been begun meanwhile.

@@ -172,7 +172,7 @@ async def test_a_sound_broker_is_not_complained_of() -> None:
         (contract.says_where_it_is_reached, Nameless, "at least one endpoint"),
         (contract.says_where_it_is_reached, AtPortZero, "a port that is bound, not 0"),
         (contract.starts_again, Deaf, "stop closes the listeners"),
-        (contract.follows_the_log, Failing, "`fail` was told .ValueError"),
+        (contract.follows_the_log, Failing, "`fail` was given .ValueError"),
         (contract.follows_the_log, PastTheRuntime, "through context.runtime.files only"),
         (contract.lives_beside_another, Fixed, "the addresses of its own configuration"),
     ],

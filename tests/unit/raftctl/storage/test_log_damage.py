@@ -71,7 +71,7 @@ async def test_a_flipped_bit_in_the_last_batch_stops_whatever_is_known_of_the_en
     for bit in range(len(content) // 2 * 8, len(content) * 8):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
-        where = f"{path}: corrupt at byte {len(content) // 2}: .*format the directory anew"
+        where = f"{path}: corrupt at byte {len(content) // 2}: .*format the directory again"
         for copy in (damaged(disk, path, flipped), without_note(damaged(disk, path, flipped))):
             with pytest.raises(CorruptLogError, match=where):
                 open_log(copy, 1000)
