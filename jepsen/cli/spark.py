@@ -78,14 +78,12 @@ FailuresOption = Annotated[
 ]
 ScratchOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Folder for intermediate files; every worker must see it."),
+    typer.Option(metavar="DIR", help="Folder for temporary files that every worker sees."),
 ]
 TimeLimitOption = Annotated[
-    float, typer.Option(min=0.0, help="Seconds for each key, then it is unknown.")
+    float, typer.Option(min=0.0, help="Seconds for each key; after that it is unknown.")
 ]
-MemoryOption = Annotated[
-    int, typer.Option(min=1, help="MiB that the search of one key may take, roughly.")
-]
+MemoryOption = Annotated[int, typer.Option(min=1, help="Memory for the search of one key, in MiB.")]
 
 
 @app.callback()
@@ -131,7 +129,7 @@ def check(
     asked = _asked(checker or LINEARIZABLE, model, failures)
     one_of("--consistency", consistency, CONSISTENCY)
     if output is not None and output.exists():
-        raise InputError(f"--output {output}: exists already; name a new folder")
+        raise InputError(f"--output {output}: it exists already; name a new folder")
     size = refuse_files(files, histories=checker != TRACE)
     if checker is None:
         refuse_other_workloads(files)
@@ -185,7 +183,7 @@ def _question(asked: tuple[str, str, Any], time_limit: float, memory: int) -> Qu
 @app.command()
 def watch(
     history: Annotated[
-        str, typer.Argument(metavar="HISTORY", help="A run folder or JSON lines that grow.")
+        str, typer.Argument(metavar="HISTORY", help="Run folder, or JSON lines, that grows.")
     ],
     checker: WatchedOption = None,
     model: ModelOption = "cas-register",
@@ -259,28 +257,30 @@ def replicas(
 
 @app.command()
 def generate(
-    output: Annotated[Path, typer.Argument(metavar="DIR", help="A folder to be made.")],
+    output: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to create.")],
     workload: Annotated[
-        str, typer.Option(metavar="|".join(WORKLOADS), help="Kind of the operations.")
+        str, typer.Option(metavar="|".join(WORKLOADS), help="Kind of operations.")
     ] = WORKLOADS[0],
     ops: Annotated[int, typer.Option(min=1, help="Operations in all; `log`: sends.")] = 1_000_000,
     keys: Annotated[int, typer.Option(min=1, help="Registers or logs.")] = 10_000,
-    faults: Annotated[int, typer.Option(min=0, help="How much is to be wrong.")] = 0,
-    processes: Annotated[int, typer.Option(min=1, help="How many work on a key at a time.")] = 5,
+    faults: Annotated[int, typer.Option(min=0, help="Number of anomalies.")] = 0,
+    processes: Annotated[int, typer.Option(min=1, help="Processes on a key at a time.")] = 5,
     crashes: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of operations that end unknown.")
     ] = 0.01,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same history.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed; the same seed makes the same history.")
+    ] = 0,
     barrier_every: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="K",
-            help="Registers: all is quiet after K operations on a key, only reads crash; 0: never.",
+            help="Registers: wait for all operations on a key after every K; 0: never.",
         ),
     ] = 0,
 ) -> None:
-    """Makes a history of which it is known what is wrong.
+    """Makes a history with known anomalies.
 
     Writes `DIR/operations`, which `jepsen spark check` reads, and `DIR/expected.json` with each
     anomaly that is there to be found. `register` reads, writes and compares; `unique-register`
@@ -288,7 +288,7 @@ def generate(
     """
     one_of("--workload", workload, WORKLOADS)
     if output.exists():
-        raise InputError(f"{output}: exists already; name a new folder")
+        raise InputError(f"{output}: it exists already; name a new folder")
     recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed, barrier_every)
     recipe.refuse()
     try:
@@ -301,7 +301,9 @@ def generate(
 
 @app.command()
 def package(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if need be.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder to write to; created if missing.")
+    ],
 ) -> None:
     """Writes the two files that `spark-submit` needs.
 

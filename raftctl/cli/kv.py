@@ -205,18 +205,18 @@ SessionOption = Annotated[
 ]
 WaitOption = Annotated[
     float | None,
-    typer.Option("--wait", help="Seconds to wait for the lock; else for ever.", min=0),
+    typer.Option("--wait", help="Seconds to wait for the lock; default: no limit.", min=0),
 ]
 CountOption = Annotated[
-    int | None, typer.Option("--count", min=1, help="Ends after so many lines.")
+    int | None, typer.Option("--count", min=1, help="Number of lines after which it ends.")
 ]
 
 
 @app.command(name="list")
 def list_keys(
     controllers: ControllersOption,
-    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Else all keys.")] = "",
-    limit: Annotated[int | None, typer.Option(min=1, help="So many keys at most.")] = None,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Default: all keys.")] = "",
+    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of keys.")] = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -247,7 +247,7 @@ def watch(
         bool, typer.Option("--prefix", help="Watches all keys that begin with KEY.")
     ] = False,
     start: Annotated[
-        int | None, typer.Option("--from", min=0, help="The offset to begin at; else from now on.")
+        int | None, typer.Option("--from", min=0, help="Offset to begin at; default: from now on.")
     ] = None,
     count: CountOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -304,11 +304,11 @@ def elect(
     name: Annotated[str, typer.Argument(metavar="ELECTION")],
     controllers: ControllersOption,
     value: Annotated[
-        str | None, typer.Argument(metavar="VALUE", help="The value that other programs see.")
+        str | None, typer.Argument(metavar="VALUE", help="Value that others see of this candidate.")
     ] = None,
     command: CommandArgument = None,
     listen: Annotated[
-        bool, typer.Option("--listen", help="Prints who leads, and who does after that.")
+        bool, typer.Option("--listen", help="Prints the leader, and each one after it.")
     ] = False,
     count: CountOption = None,
     session_timeout: SessionOption = SESSION_TIMEOUT_S,

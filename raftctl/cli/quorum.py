@@ -75,13 +75,13 @@ _COLUMNS = (
 def describe(
     controllers: ControllersOption,
     status: Annotated[
-        bool, typer.Option("--status", help="The quorum as a whole; the default.")
+        bool, typer.Option("--status", help="Shows the quorum as a whole; the default.")
     ] = False,
     replication: Annotated[
-        bool, typer.Option("--replication", help="Every replica and its lag.")
+        bool, typer.Option("--replication", help="Shows every replica and its lag.")
     ] = False,
     human_readable: Annotated[
-        bool, typer.Option("--human-readable", help="Ages instead of timestamps.")
+        bool, typer.Option("--human-readable", help="Shows ages instead of timestamps.")
     ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
@@ -216,7 +216,7 @@ def remove_voter(
     controllers: ControllersOption,
     controller_id: Annotated[int, typer.Option(help="The node id of the voter.")],
     controller_directory_id: Annotated[
-        str, typer.Option(help="Its directory id; quorum describe shows it.")
+        str, typer.Option(help="Its directory id, as quorum describe shows it.")
     ],
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
@@ -240,7 +240,7 @@ def remove_voter(
 @app.command()
 def transfer(
     controllers: ControllersOption,
-    to: Annotated[int, typer.Option(help="The node id of the voter that is to lead.")],
+    to: Annotated[int, typer.Option(help="Node id of the voter that shall lead.")],
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -348,12 +348,12 @@ def force_recover(
     ],
     endpoint: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where it listens, if its disk does not tell."),
+        typer.Option(metavar="HOST:PORT", help="Its listener, if its disk does not name it."),
     ] = None,
     understood: Annotated[
         bool,
         typer.Option(
-            "--i-understand-data-loss", help="Do it; without this it only shows what may be lost."
+            "--i-understand-data-loss", help="Rebuilds the quorum; without it, only shows the loss."
         ),
     ] = False,
     output: OutputOption = Output.TABLE,
@@ -414,8 +414,8 @@ def _survivor_as_voter(survivor: Survivor, endpoint: str | None) -> Voter:
     known = survivor.voters and survivor.voters.voter(survivor.replica.node_id)
     if not known:
         raise ConfigError(
-            "--endpoint: this disk does not tell where its node listens; give the HOST:PORT of its "
-            "controller listener"
+            "--endpoint: this disk does not name the listener of its node; give the HOST:PORT of "
+            "its controller listener"
         )
     return Voter(survivor.replica, known.host, known.port)
 

@@ -14,7 +14,10 @@ _INT_MAX = 2**31 - 1
 MaxMessagesOption = Annotated[
     int,
     typer.Option(
-        metavar="N", min=FOREVER, max=_INT_MAX, help="Ends after so many records; -1 goes on."
+        metavar="N",
+        min=FOREVER,
+        max=_INT_MAX,
+        help="Number of records after which it ends; -1: no end.",
     ),
 ]
 

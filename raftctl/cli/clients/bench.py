@@ -28,10 +28,10 @@ LATENCIES = (
 
 TopicOption = Annotated[str, typer.Option(metavar="TOPIC", help="An existing topic.")]
 RecordsOption = Annotated[
-    int, typer.Option(min=1, max=RECORDS_MAX, metavar="N", help="How many records.")
+    int, typer.Option(min=1, max=RECORDS_MAX, metavar="N", help="Number of records.")
 ]
 ThroughputOption = Annotated[
-    float, typer.Option(metavar="N", help="Records a second; -1: as fast as can be.")
+    float, typer.Option(metavar="N", help="Records a second; -1: as fast as possible.")
 ]
 PropertyOption = Annotated[
     list[str] | None,
@@ -91,7 +91,7 @@ def consume(
     timeout: Annotated[
         int,
         typer.Option(
-            min=1, max=TIMEOUT_MS_MAX, metavar="MS", help="The longest time without a record."
+            min=1, max=TIMEOUT_MS_MAX, metavar="MS", help="Longest time without a record."
         ),
     ] = 10_000,
     command_property: PropertyOption = None,
@@ -126,7 +126,7 @@ def end_to_end(
     throughput: Annotated[
         float,
         typer.Option(
-            metavar="N", help="Records a second; -1: the next one when the last has arrived."
+            metavar="N", help="Records a second; -1: each record once the last has arrived."
         ),
     ] = -1,
     command_property: PropertyOption = None,
@@ -183,7 +183,7 @@ class Peer(enum.StrEnum):
 @app.command()
 def quorum(
     peer: Annotated[
-        Peer, typer.Option(metavar="etcd|none", help="The peer to compare with, in turns.")
+        Peer, typer.Option(metavar="etcd|none", help="Quorum to compare with, in turns.")
     ] = Peer.ETCD,
     outstanding: Annotated[
         int,
@@ -193,13 +193,14 @@ def quorum(
         int, typer.Option(min=1, max=VALUE_BYTES_MAX, metavar="N", help="Size of a value.")
     ] = 256,
     seconds: Annotated[
-        float, typer.Option(min=0.1, max=3600, metavar="S", help="Measured in each turn.")
+        float, typer.Option(min=0.1, max=3600, metavar="S", help="Seconds measured in each turn.")
     ] = 4.0,
     turns: Annotated[
         int, typer.Option(min=1, max=1000, metavar="N", help="Turns of each quorum.")
     ] = 3,
     failovers: Annotated[
-        int, typer.Option(min=0, max=1000, metavar="N", help="Leaders to kill, one by one.")
+        int,
+        typer.Option(min=0, max=1000, metavar="N", help="Number of leaders to kill, one by one."),
     ] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -64,7 +64,9 @@ class Isolation(enum.StrEnum):
 
 IsolationOption = Annotated[
     Isolation,
-    typer.Option(metavar="read_committed|read_uncommitted", help="Transactional records to show."),
+    typer.Option(
+        metavar="read_committed|read_uncommitted", help="Records of transactions to show."
+    ),
 ]
 
 
@@ -78,22 +80,23 @@ def produce(
     partition: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, max=PARTITION_MAX, help="Where to; else by key, or by chance."
+            metavar="N",
+            min=0,
+            max=PARTITION_MAX,
+            help="Partition to write to; default: by key, or random.",
         ),
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT", help="Ends the key in each line; without it records have no key."
-        ),
+        typer.Option(metavar="TEXT", help="Text after the key in each line; default: no keys."),
     ] = None,
     null_marker: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="A value that is this text is null: a tombstone."),
+        typer.Option(metavar="TEXT", help="Text of a null value, that is of a tombstone."),
     ] = None,
     header: HeaderOption = None,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for each record's answer.", min=0.1, max=3600)
+        float, typer.Option(help="Seconds to wait for each acknowledgement.", min=0.1, max=3600)
     ] = 30.0,
     command_property: PropertyOption = None,
     output: OutputOption = Output.TABLE,
@@ -119,7 +122,7 @@ def produce(
         is_new = topic not in producer.list_topics(timeout=METADATA_TIMEOUT_S).topics
     known = partitions_of(producer, topic)
     if is_new:
-        say_progress(f"created {topic}, which was not there: {counted(len(known), 'partition')}")
+        say_progress(f"created topic {topic}: {counted(len(known), 'partition')}")
     if partition is not None and partition not in known:
         raise _no_such_partition(topic, partition, known)
     writing = _Writing(producer, topic, partition, headers)
@@ -245,35 +248,38 @@ def consume(
     topic: TopicOption,
     partition: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, max=PARTITION_MAX, help="Only this one; else all."),
+        typer.Option(
+            metavar="N", min=0, max=PARTITION_MAX, help="Partition to read; default: all."
+        ),
     ] = None,
     offset: Annotated[
         int | None,
         typer.Option(
-            metavar="OFFSET", min=0, max=LONG_MAX, help="Where to begin; needs --partition."
+            metavar="OFFSET", min=0, max=LONG_MAX, help="Offset to begin at; needs --partition."
         ),
     ] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin at the start, not at the end.")
+        bool, typer.Option("--from-beginning", help="Begins at the start instead of the end.")
     ] = False,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="GROUP", help="Read as its member, from its offsets, and commit them."
-        ),
+        typer.Option(metavar="GROUP", help="Group to read as, committing its offsets."),
     ] = None,
     isolation_level: IsolationOption = Isolation.COMMITTED,
     max_messages: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Ends after so many records.")
+        int | None, typer.Option(metavar="N", min=1, help="Ends after this many records.")
     ] = None,
     timeout_ms: Annotated[
         int | None,
         typer.Option(
-            metavar="MS", min=1, max=TIMEOUT_MS_MAX, help="Ends when none has come for so long."
+            metavar="MS",
+            min=1,
+            max=TIMEOUT_MS_MAX,
+            help="Ends after this time without a record.",
         ),
     ] = None,
     print_key: Annotated[
-        bool, typer.Option("--print-key", help="The key and a tab before each value.")
+        bool, typer.Option("--print-key", help="Prints the key and a tab before each value.")
     ] = False,
     command_property: PropertyOption = None,
     output: OutputOption = Output.TABLE,

@@ -56,7 +56,7 @@ class ResetPolicy(enum.StrEnum):
 
 
 GroupIdOption = Annotated[
-    str, typer.Option(metavar="GROUP", help="Whose member it is.", callback=not_empty("--group-id"))
+    str, typer.Option(metavar="GROUP", help="Group to join.", callback=not_empty("--group-id"))
 ]
 ProtocolOption = Annotated[
     GroupProtocol,
@@ -68,7 +68,7 @@ ProtocolOption = Annotated[
 ]
 RemoteAssignorOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The broker's assignor; only for `consumer`."),
+    typer.Option(metavar="NAME", help="Assignor of the brokers; `consumer` only."),
 ]
 SessionTimeoutOption = Annotated[
     int,
@@ -76,7 +76,7 @@ SessionTimeoutOption = Annotated[
         metavar="MS",
         min=1,
         max=SESSION_TIMEOUT_MS_MAX,
-        help="After so long without it the group goes on; for `classic` alone.",
+        help="Time after which a silent member is removed; `classic` only.",
     ),
 ]
 ResetOption = Annotated[
@@ -87,7 +87,7 @@ StrategyOption = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="range, roundrobin, cooperative-sticky, or Java's class; for `classic` alone.",
+        help="range, roundrobin, cooperative-sticky, or Java's class; `classic` only.",
     ),
 ]
 
@@ -104,7 +104,7 @@ def verifiable_consumer(
     max_messages: MaxMessagesOption = FOREVER,
     session_timeout: SessionTimeoutOption = SESSION_TIMEOUT_MS,
     enable_autocommit: Annotated[
-        bool, typer.Option("--enable-autocommit", help="The client commits, now and then.")
+        bool, typer.Option("--enable-autocommit", help="Commits periodically, in the client.")
     ] = False,
     reset_policy: ResetOption = ResetPolicy.EARLIEST,
     verbose: Annotated[

@@ -53,7 +53,8 @@ def verifiable_producer(
         ),
     ] = _UNLIMITED,
     acks: Annotated[
-        Acks, typer.Option(metavar="-1|0|1", help="Acknowledged by all in sync, none, the leader.")
+        Acks,
+        typer.Option(metavar="-1|0|1", help="-1: all in-sync replicas, 0: none, 1: the leader."),
     ] = Acks.ALL,
     value_prefix: Annotated[
         int | None, typer.Option(metavar="N", help="Values are N.0, N.1 and so on, not 0, 1.")
@@ -61,7 +62,7 @@ def verifiable_producer(
     repeating_keys: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, max=_INT_MAX, help="Keys are 0 to N - 1, over and over; else null."
+            metavar="N", min=1, max=_INT_MAX, help="Keys repeat from 0 to N - 1; default: null."
         ),
     ] = None,
     command_property: PropertyOption = None,

@@ -20,10 +20,11 @@ app = typer.Typer(
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """KIP-584's kinds of change."""
 FeatureOption = Annotated[
-    list[str], typer.Option("--feature", metavar="NAME=LEVEL", help="May be repeated.")
+    list[str],
+    typer.Option("--feature", metavar="NAME=LEVEL", help="Feature and level; may be repeated."),
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Says whether it would be done; changes nothing.")
+    bool, typer.Option("--dry-run", help="Checks the request; changes nothing.")
 ]
 
 

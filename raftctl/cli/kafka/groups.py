@@ -47,7 +47,7 @@ GroupsArgument = Annotated[
 TopicsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", metavar="TOPIC[:N,...]", help="Topics or partitions to reset; may be repeated."
+        "--topic", metavar="TOPIC[:N,...]", help="Topic, or partitions of it; may be repeated."
     ),
 ]
 _COLUMNS = (
@@ -75,7 +75,8 @@ class Owner(NamedTuple):
 def list_groups(
     bootstrap_server: BootstrapOption,
     state: Annotated[
-        list[str] | None, typer.Option(metavar="STATE", help="Only these; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Only groups in this state; may be repeated."),
     ] = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
@@ -177,7 +178,7 @@ def reset_offsets(
     ],
     topic: TopicsOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what the offsets would be.")
+        bool, typer.Option("--dry-run", help="Shows the new offsets; changes nothing.")
     ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,

@@ -35,12 +35,12 @@ def offsets(
     topic: Annotated[
         str | None,
         typer.Option(
-            metavar="PATTERN", help="Regular expressions with commas between; all if left out."
+            metavar="PATTERN", help="Regular expressions separated by commas; default: all."
         ),
     ] = None,
     partitions: Annotated[
         str | None,
-        typer.Option(metavar="N,...", help="Partitions of each topic; all if left out."),
+        typer.Option(metavar="N,...", help="Partitions of each topic; default: all."),
     ] = None,
     time: Annotated[str, typer.Option(metavar="TIME", help=TIME_HELP)] = "-1",
     timeout: TimeoutOption = TIMEOUT_S,
@@ -98,7 +98,7 @@ def parse_partitions(text: str | None) -> frozenset[int] | None:
         return None
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() for part in parts):
-        raise ConfigError(f"--partitions {text}: write numbers with commas between, as 0,1,2")
+        raise ConfigError(f"--partitions {text}: write numbers separated by commas, as 0,1,2")
     return frozenset(map(int, parts))
 
 

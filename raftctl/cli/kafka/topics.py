@@ -40,7 +40,7 @@ TopicArgument = Annotated[
 ]
 ExcludeInternalOption = Annotated[
     bool,
-    typer.Option("--exclude-internal", help="Without topics that brokers keep for themselves."),
+    typer.Option("--exclude-internal", help="Leaves out the internal topics of brokers."),
 ]
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
@@ -64,7 +64,7 @@ def create(
         str | None,
         typer.Option(
             metavar="ID:ID,...",
-            help="Brokers of each partition instead of counts, the preferred leaders first: "
+            help="Brokers of each partition instead of counts, the preferred leader first: "
             "1:2,2:3 is two partitions of two replicas.",
         ),
     ] = None,
@@ -72,7 +72,7 @@ def create(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A config of the topic.")
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic of this name is fine as it is.")
+        bool, typer.Option("--if-not-exists", help="Succeeds if the topic exists already.")
     ] = False,
     validate_only: Annotated[
         bool, typer.Option(help="Checks the request; changes nothing.")
@@ -83,8 +83,7 @@ def create(
     """Creates a topic."""
     if replica_assignment is not None and (partitions, replication_factor) != (-1, -1):
         raise ConfigError(
-            "--replica-assignment says how many there are: leave out --partitions and "
-            "--replication-factor"
+            "--replica-assignment sets the counts: leave out --partitions and --replication-factor"
         )
     from confluent_kafka.cimpl import NewTopic
 
@@ -171,7 +170,10 @@ def alter(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption,
     partitions: Annotated[
-        int, typer.Option(help="The new count, above the present one.", min=1, max=PARTITIONS_MAX)
+        int,
+        typer.Option(
+            help="New number of partitions, above the present one.", min=1, max=PARTITIONS_MAX
+        ),
     ],
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
@@ -193,7 +195,7 @@ def delete(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="It is fine if there is no such topic.")
+        bool, typer.Option("--if-exists", help="Succeeds if there is no such topic.")
     ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,

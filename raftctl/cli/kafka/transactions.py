@@ -78,16 +78,17 @@ def list_transactions(
     bootstrap_server: BootstrapOption,
     state: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATE", help="Only these, as Ongoing; may be repeated."),
+        typer.Option(metavar="STATE", help="Only in this state, as Ongoing; may be repeated."),
     ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option(metavar="ID", help="Only of these; may be repeated.")
+        list[int] | None, typer.Option(metavar="ID", help="Only of this producer; may be repeated.")
     ] = None,
     duration_filter: Annotated[
-        int | None, typer.Option(metavar="MS", help="Only those going on for longer.", min=0)
+        int | None, typer.Option(metavar="MS", help="Only those open for longer.", min=0)
     ] = None,
     transactional_id_pattern: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only ids that it matches as a whole.")
+        str | None,
+        typer.Option(metavar="REGEX", help="Only ids that the expression matches as a whole."),
     ] = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
@@ -206,14 +207,14 @@ def _now_ms() -> int:
 def find_hanging(
     bootstrap_server: BootstrapOption,
     topic: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Look only there; else everywhere.")
+        str | None, typer.Option(metavar="TOPIC", help="Topic to search; default: all.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(metavar="N", help="Only in this partition of it.", min=0)
+        int | None, typer.Option(metavar="N", help="Partition to search; default: all.", min=0)
     ] = None,
     max_transaction_timeout: Annotated[
         int,
-        typer.Option(metavar="MINUTES", help="Leave out transactions open for less time.", min=0),
+        typer.Option(metavar="MINUTES", help="Transactions open for less time are skipped.", min=0),
     ] = 15,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
@@ -304,10 +305,10 @@ def abort(
     partition: PartitionOption,
     start_offset: Annotated[
         int,
-        typer.Option(metavar="OFFSET", help="Where it begins, as find-hanging shows.", min=0),
+        typer.Option(metavar="OFFSET", help="Its first offset, as find-hanging shows.", min=0),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Shows what would be aborted; changes nothing.")
+        bool, typer.Option("--dry-run", help="Shows the transaction; changes nothing.")
     ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,

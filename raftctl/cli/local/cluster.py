@@ -36,13 +36,22 @@ _CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
 def up(
     directory: DirectoryOption = DEFAULT_DIRECTORY,
-    controllers: Annotated[int | None, typer.Option(help="Controllers; new: 3.")] = None,
-    brokers: Annotated[int | None, typer.Option(help="Brokers; new: 3.")] = None,
+    controllers: Annotated[
+        int | None, typer.Option(help="Controllers of a new cluster; default: 3.")
+    ] = None,
+    brokers: Annotated[
+        int | None, typer.Option(help="Brokers of a new cluster; default: 3.")
+    ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65_000, help="The first port; new: any free ones.")
+        int | None,
+        typer.Option(
+            min=1, max=65_000, help="First port of a new cluster; default: any free ports."
+        ),
     ] = None,
     override: OverrideOption = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait until it is ready.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait until the cluster is ready.")
+    ] = 60.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Starts a cluster on this machine and leaves it running.
@@ -108,9 +117,9 @@ def status(
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     controllers: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT,...", help="Ask these controllers instead of --dir's."),
+        typer.Option(metavar="HOST:PORT,...", help="Controllers to ask instead of those of --dir."),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Repeat every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeats every second.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows quorum, brokers and the health of topics. Exit status 1 if no controller leads."""
@@ -257,7 +266,7 @@ def restart(
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     rolling: Annotated[
         bool,
-        typer.Option("--rolling", help="One by one, each when all replicas are in sync."),
+        typer.Option("--rolling", help="One by one, each once all replicas are in sync."),
     ] = False,
     node: Annotated[
         list[str] | None,
@@ -265,7 +274,7 @@ def restart(
     ] = None,
     grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 60.0,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait until all is in sync, for each node.")
+        float, typer.Option(help="Seconds to wait for in-sync replicas, for each node.")
     ] = 120.0,
     output: OutputOption = Output.TABLE,
 ) -> None:

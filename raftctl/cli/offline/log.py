@@ -51,7 +51,7 @@ def dump(
             help="Segments, snapshots, log directories, or a node's data directory with all logs.",
         ),
     ],
-    records: Annotated[bool, typer.Option(help="Also the records of each batch.")] = True,
+    records: Annotated[bool, typer.Option(help="Prints the records of each batch, too.")] = True,
     start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -201,7 +201,7 @@ def verify(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="PATH", help="A partition's file or directory, or the log directory above."
+            metavar="PATH", help="File or directory of a partition, or a log directory."
         ),
     ],
     output: OutputOption = Output.TABLE,

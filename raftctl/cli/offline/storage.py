@@ -27,10 +27,10 @@ app = typer.Typer(help="Prepares and shows the directories of a node.", no_args_
 def format_command(
     config: ConfigOption,
     cluster_id: Annotated[
-        str, typer.Option("--cluster-id", help="One of `random-uuid`, the same on every node.")
+        str, typer.Option("--cluster-id", help="Id from `random-uuid`, the same on every node.")
     ],
     ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", help="Leave directories that are formatted.")
+        bool, typer.Option("--ignore-formatted", help="Leaves formatted directories as they are.")
     ] = False,
     standalone: Annotated[
         bool, typer.Option("--standalone", help="This controller is the first and only voter.")

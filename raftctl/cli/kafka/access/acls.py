@@ -59,7 +59,7 @@ PatternOption = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="literal|prefixed",
-        help="`prefixed`: the rule is for all resources whose names begin so.",
+        help="`prefixed`: all resources whose names begin with the name.",
     ),
 ]
 FilterPatternOption = Annotated[
@@ -67,20 +67,25 @@ FilterPatternOption = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="literal|prefixed|match|any",
-        help="`match`: rules of every kind that concern the name.",
+        help="`match`: rules of every kind that apply to the name.",
     ),
 ]
 AllowOption = Annotated[
-    Names, typer.Option("--allow-principal", metavar="User:NAME", help="Who may; `User:*`: all.")
+    Names,
+    typer.Option(
+        "--allow-principal", metavar="User:NAME", help="Principal to allow; `User:*`: all."
+    ),
 ]
 DenyOption = Annotated[
-    Names, typer.Option("--deny-principal", metavar="User:NAME", help="Who must not.")
+    Names, typer.Option("--deny-principal", metavar="User:NAME", help="Principal to deny.")
 ]
 AllowHostOption = Annotated[
-    Names, typer.Option("--allow-host", metavar="ADDRESS", help="From where; any if left out.")
+    Names,
+    typer.Option("--allow-host", metavar="ADDRESS", help="Address to allow it from; default: any."),
 ]
 DenyHostOption = Annotated[
-    Names, typer.Option("--deny-host", metavar="ADDRESS", help="From where not.")
+    Names,
+    typer.Option("--deny-host", metavar="ADDRESS", help="Address to deny it from; default: any."),
 ]
 OperationOption = Annotated[
     list[Operation] | None,
@@ -138,9 +143,9 @@ def add(
     if not resources:
         raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
     if not people:
-        raise ConfigError("name who: --allow-principal or --deny-principal User:NAME")
+        raise ConfigError("name a principal: --allow-principal or --deny-principal User:NAME")
     if not operation:
-        raise ConfigError("name what: --operation, once or more")
+        raise ConfigError("name an operation: --operation, once or more")
     if resource_pattern_type not in (Pattern.LITERAL, Pattern.PREFIXED):
         raise ConfigError("--resource-pattern-type: a rule is either literal or prefixed")
     rules = [_rule(*one) for one in product(resources, [resource_pattern_type], people, operation)]
@@ -165,7 +170,7 @@ def remove(
     deny_host: DenyHostOption = None,
     operation: OperationOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Shows what would go; changes nothing.")
+        bool, typer.Option("--dry-run", help="Shows the rules that would go; changes nothing.")
     ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,

@@ -51,7 +51,7 @@ def describe(
     ip: IpOption = None,
     ip_defaults: AnyIpOption = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Only quotas of exactly what is named.")
+        bool, typer.Option("--strict", help="Only quotas of exactly these names.")
     ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,

@@ -41,7 +41,7 @@ def elect_leaders(
         Election,
         typer.Option(
             metavar="preferred|unclean",
-            help="`unclean` takes a replica that may lack records, where nobody leads.",
+            help="`unclean`: without a leader, also a replica that may lack records.",
         ),
     ] = Election.PREFERRED,
     timeout: TimeoutOption = TIMEOUT_S,

@@ -61,7 +61,7 @@ def list_partitions(
         typer.Option(
             "--under-min-isr-partitions",
             "--under-min-isr",
-            help="Only those that refuse acks=all: fewer in sync than min.insync.replicas.",
+            help="Only those with fewer in-sync replicas than min.insync.replicas.",
         ),
     ] = False,
     at_min_isr: Annotated[
@@ -69,7 +69,7 @@ def list_partitions(
         typer.Option(
             "--at-min-isr-partitions",
             "--at-min-isr",
-            help="Only those that would, with one less in sync.",
+            help="Only those with exactly min.insync.replicas in sync.",
         ),
     ] = False,
     not_preferred: Annotated[

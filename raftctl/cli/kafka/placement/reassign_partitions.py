@@ -79,7 +79,7 @@ def _items(text: str, name: str, key: str) -> list[dict[str, Any]]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{name}: not valid JSON: {error}") from None
+        raise ConfigError(f"{name}: no JSON: {error}") from None
     if not isinstance(document, dict) or document.get("version", 1) != 1:
         raise ConfigError(f'{name}: must be an object with "version": 1')
     items = document.get(key)
@@ -165,12 +165,12 @@ def reassign_partitions(
     generate_plan: Annotated[
         bool, typer.Option("--generate", help="Prints a plan; needs topics and brokers.")
     ] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Begins what a file says.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Starts the plan of a file.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Shows progress; ends the throttle when done.")
     ] = False,
-    list_moving: Annotated[bool, typer.Option("--list", help="Lists what moves now.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Cancels what a file says.")] = False,
+    list_moving: Annotated[bool, typer.Option("--list", help="Lists the moves under way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancels the plan of a file.")] = False,
     topics_to_move_json_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="The topics, for --generate.")
     ] = None,
@@ -179,10 +179,10 @@ def reassign_partitions(
     ] = None,
     reassignment_json_file: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The output of --generate, or a plan like it."),
+        typer.Option(metavar="FILE", help="Output of --generate, or a plan in that form."),
     ] = None,
     throttle: Annotated[
-        int | None, typer.Option(help="Bytes a second and broker, for --execute.", min=1)
+        int | None, typer.Option(help="Bytes a second for each broker, for --execute.", min=1)
     ] = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,

@@ -80,8 +80,8 @@ async def test_acls_with_bad_arguments(capsys: pytest.CaptureFixture[str]) -> No
         raftctl = CommandLine(capsys, broker)
         for arguments, told in [
             (("add", *who, *read), "name a resource"),
-            (("add", *topic, *read), "name who"),
-            (("add", *topic, *who), "name what"),
+            (("add", *topic, *read), "name a principal"),
+            (("add", *topic, *who), "name an operation"),
             (("add", *topic, *read, "--allow-principal", "alice"), "write User:NAME"),
             (("add", *topic, *read, *who, "--deny-host", "h"), "name a --deny-principal"),
             (

@@ -143,7 +143,11 @@ BY_A_BROKER: list[tuple[tuple[str, ...], int, str]] = [
     (("features", "upgrade", "--feature", "x"), BAD_INPUT, "write NAME=LEVEL"),
     (("features", "upgrade", "--feature", "x=1"), FAILED, "There is no feature x; there are"),
     (("quotas", "alter", "--user", "a", "--delete", "x"), FAILED, "There is no quota x of this"),
-    (("acls", "add", "--topic", "t", "--operation", "Read"), BAD_INPUT, "name who: --allow-princ"),
+    (
+        ("acls", "add", "--topic", "t", "--operation", "Read"),
+        BAD_INPUT,
+        "name a principal: --allow-princ",
+    ),
 ]
 
 

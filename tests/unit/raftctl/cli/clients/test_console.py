@@ -96,7 +96,7 @@ async def test_a_topic_that_was_not_there_is_told(
         assert told == (
             0,
             "wrote 1 record to misspelt\n",
-            "created misspelt, which was not there: 1 partition\n",
+            "created topic misspelt: 1 partition\n",
         )
 
 

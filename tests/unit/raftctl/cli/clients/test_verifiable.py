@@ -173,7 +173,7 @@ async def test_what_makes_no_sense_is_told(capsys: pytest.CaptureFixture[str]) -
             (("producer", "--topic", "t", "--command-property", "x=1"), 2, "--command-property"),
             (("consumer", "--topic", "t", "--group-id", ""), 2, "--group-id is empty"),
             (("consumer", "--topic", "none", "--group-id", "g"), 1, "no topic none"),
-            ((*member, "--assignment-strategy", "x"), 2, "--assignment-strategy x: there is none"),
+            ((*member, "--assignment-strategy", "x"), 2, "--assignment-strategy x: unknown"),
             ((*member, "--session-timeout", "0"), 2, "--session-timeout"),
             ((*member, "--reset-policy", "x"), 2, "--reset-policy"),
         ]:
