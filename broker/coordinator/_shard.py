@@ -215,6 +215,11 @@ class Shard:
         return self.core
 
     def _take(self, effects: Sequence[Effect]) -> None:
+        """Release effects that rest on nothing uncommitted, and hold the others.
+
+        A response may leave at once also while an earlier one waits. Answers that rest on records
+        wait for all records so far, not only their own: what the core decided rests on those, too.
+        """
         for effect in effects:
             at_once = isinstance(effect, Answer) and not effect.needs_commit
             if at_once or self._committed == self._written:
@@ -224,6 +229,7 @@ class Shard:
         self._set_timer()
 
     def _release(self, effect: Effect) -> None:
+        """Respond to the client, or hand the command to the coordinator's owner."""
         if isinstance(effect, Command):
             self.on_command(self, effect.what)
             return
@@ -242,6 +248,7 @@ class Shard:
             future.exception()
 
     def _set_timer(self) -> None:
+        """Arm the timer for the core's next deadline, which any call may have changed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -288,6 +295,7 @@ class Shard:
             done.add_done_callback(lambda future: self._appended(number, future))
 
     def _appended(self, number: int, future: asyncio.Future[list[AppendResult]]) -> None:
+        """A batch is in all in-sync replicas, or was not in time."""
         if future.cancelled() or self._closed is not None:
             return
         result = future.result()[0]
@@ -298,6 +306,9 @@ class Shard:
             self._doubt(number, result.base_offset)
 
     def _on_committed(self, number: int) -> None:
+        """Release what rests on batches up to `number`. One that is committed implies those before
+        it: they stand before it in the log.
+        """
         invariant(number <= self._written, "what is committed was written")
         self._committed = max(self._committed, number)
         while self._uncommitted and self._uncommitted[0][0] <= self._committed:

@@ -119,7 +119,12 @@ class GroupCore:
     # --- records --------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER) -> None:
-        """Takes a record of the log; kinds that are not known here stay as they are."""
+        """Take a record of the log; records of kinds that are not known here stay in the log.
+
+        Records of KIP-848 groups change the group also after an append: replay is the only way in
+        which such a group changes. A classic group is changed by `Rebalancer`, which then writes
+        its record, so its records count while loading only.
+        """
         if key[:2] in OFFSET_KEYS:
             # Nearly all: quickly.
             self._offsets.replay(key, value, producer_id)
@@ -143,7 +148,10 @@ class GroupCore:
         self._offsets.ended(producer_id, commit=commit)
 
     def loaded(self, now: Now) -> list[Effect]:
-        """Members are given the time of a session to be heard of again."""
+        """Give all members the time of a session, since none has sent a heartbeat here yet.
+
+        Classic groups whose last rebalance is unknown begin another one.
+        """
         self._members.now = now
         self._is_loaded = True
         for group in self._groups.values():
@@ -217,6 +225,10 @@ class GroupCore:
         return self._taken()
 
     def _handle_classic(self, request_id: int, request: Join | Sync | Heartbeat | Leave) -> None:
+        """Handle a request of the classic protocol, in a group of either protocol.
+
+        A group that only classic members are left in is downgraded first, if the policy allows it.
+        """
         if isinstance(request, Join | Sync):
             self._downgrade(request.group_id, request.topics)
         consumers = self._consumers.groups.get(request.group_id)
@@ -402,6 +414,9 @@ class GroupCore:
             raise KafkaError(absent if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION)
 
     def _check_classic_commit(self, group: Group, request: Commit) -> None:
+        """Raise UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS
+        between JoinGroup and SyncGroup: the partition may be another's by now.
+        """
         caller = request.caller
         if caller.generation < 0 and group.is_in(State.EMPTY):
             # Its consumers assign partitions to themselves.
@@ -420,6 +435,9 @@ class GroupCore:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _fetch(self, request: FetchOffsets) -> dict[Any, Any]:
+        """Return the offsets by partition: None where there is none, UNSTABLE where a transaction
+        is about to change it and the client asked for stable ones (KIP-447).
+        """
         consumers = self._consumers.groups.get(request.group_id)
         if consumers is not None and request.caller is not None:
             self._consumers.check_caller(consumers, request.caller)
@@ -435,6 +453,10 @@ class GroupCore:
     # --- administration -------------------------------------------------------------------------
 
     def _delete_offsets(self, request: DeleteOffsets) -> dict[Any, ErrorCode]:
+        """Delete offsets but for topics that members read; return each partition's error.
+
+        Raises NON_EMPTY_GROUP if it cannot be said what the members read, during a rebalance say.
+        """
         group = self._directory.known(request.group_id)
         subscribed = group.subscribed_topics() if group.members else set()
         if subscribed is None:
@@ -452,6 +474,9 @@ class GroupCore:
         self._steps.begin("forget", self._upkeep.forget(request.topics, now.wall_ms), now.ms)
 
     def _delete(self, request_id: int, group_id: str) -> None:
+        """Begin to delete a group without members. Its offsets may be many, so it takes several
+        steps; the response comes with the last one, and until then nothing is written of it.
+        """
         group = self._directory.known(group_id)
         if group.state.value != State.EMPTY.value:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")

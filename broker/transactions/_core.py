@@ -159,7 +159,7 @@ class TransactionCore:
         self._renewals: dict[str, int] = {}
         """The epoch that the producer gave with which an id was renewed last: it may ask again."""
         self._waiting: dict[str, _Waiting] = {}
-        """By transactional id, in order of their ends."""
+        """By transactional id, in order of their ends. One for each id, which bounds them."""
         self._timers: Timers[Hashable] = Timers()
         self._steps = StepQueue(self._timers)
         self._upkeep = TransactionUpkeep(self._ids, journal, self._ask_for_markers, self._abort_now)
@@ -280,6 +280,12 @@ class TransactionCore:
     def _init(
         self, request: InitProducer, now: Now
     ) -> tuple[ProducerGoesOn | KafkaError, list[Effect]]:
+        """Give the producer its id and epoch, and fence the one before it.
+
+        Of an id that is known the epoch grows, so that requests of the former producer are refused
+        from here on, and its open transaction is aborted first. A request that says its id and
+        epoch may be one that was sent again: then the answer is the same (KIP-360).
+        """
         self._check_new(request)
         name, before = request.transactional_id, self._known.get(request.transactional_id)
         if before is None:
@@ -311,6 +317,7 @@ class TransactionCore:
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, text + maximum)
 
     def _first(self, request: InitProducer, now: Now) -> Transaction:
+        """Return the first transaction of an id that nobody has used, or that was forgotten."""
         nothing: frozenset[TopicPartition] = frozenset()
         return Transaction(
             self._fresh(request),
@@ -340,6 +347,9 @@ class TransactionCore:
 
     @staticmethod
     def _fresh(request: InitProducer | EndTransaction) -> int:
+        """Return the producer id that the request brings. The core cannot ask the controller for
+        one, so its owner does so before; see `needs_id`.
+        """
         if request.fresh_id == NO_ID:
             # What it was asked for has changed since.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -350,6 +360,11 @@ class TransactionCore:
     def _add(
         self, request: AddPartitions, now: Now
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
+        """Add partitions to the transaction, which the first ones begin, or only verify them.
+
+        While the markers of the last transaction are on their way, the next one cannot begin: its
+        records would stand before the marker that ends the last one.
+        """
         found = self._named(request)
         comes = found.goes_on_as(request.producer_id, request.producer_epoch)
         if comes or (found.state.is_prepared and not request.verify_only):
@@ -394,6 +409,11 @@ class TransactionCore:
         ]
 
     def _end(self, request: EndTransaction, now: Now) -> tuple[ProducerGoesOn, list[Effect]]:
+        """Decide the outcome, write it, and have the markers sent; the producer goes on at once.
+
+        With transaction version 2 each transaction ends with the next epoch. A request that was
+        sent again is thus distinguished from one that would end the next transaction (KIP-890).
+        """
         name, is_v2 = request.transactional_id, request.client_version >= TRANSACTION_V2
         found = self._named(request)
         if is_v2 and found.state.is_prepared:
@@ -447,6 +467,9 @@ class TransactionCore:
         return self._decide(name, decided)
 
     def _decide(self, name: str, decided: Transaction) -> list[Effect]:
+        """Write the outcome. The command for the markers is released once that is committed: a
+        marker of an outcome that is lost with this broker could not be taken back.
+        """
         self._write(name, decided)
         return [self._markers(name)]
 
@@ -465,6 +488,7 @@ class TransactionCore:
         )
 
     def _markers_written(self, request: MarkersWritten, now: Now) -> tuple[None, list[Effect]]:
+        """Write that the transaction is complete, and go on with a request that waited for that."""
         found = self._known.get(request.transactional_id)
         sent = request.producer_id, request.producer_epoch
         # A report of another outcome than the newest has been overtaken.
@@ -475,12 +499,14 @@ class TransactionCore:
         return None, []
 
     def _write(self, name: str, found: Transaction) -> None:
+        """Write a record that may follow the one before; its replay changes the state."""
         check_succession(self._known.get(name), found)
         self._journal.append([written(name, found)])
         invariant(self._known.get(name) == found, "a record says what it was made from")
 
 
 def _check_producer(found: Transaction, request: AddPartitions | EndTransaction) -> None:
+    """Raise INVALID_PRODUCER_ID_MAPPING, or PRODUCER_FENCED of an epoch that is not the newest."""
     if request.producer_id != found.producer_id:
         raise _other_producer(request)
     if request.producer_epoch != found.producer_epoch:

@@ -86,6 +86,11 @@ class MarkerSender:
     async def _until_written(
         self, shard: Shard, marker: EndMarker, partitions: frozenset[TopicPartition]
     ) -> None:
+        """Send the marker until every partition has it, or another coordinator is responsible.
+
+        Partitions are grouped by their leaders, and each group is tried by itself. Leadership may
+        move between two attempts, so groups are made again each time.
+        """
         left = partitions
         while left and not shard.is_closed:
             groups = self._by_leader(left)

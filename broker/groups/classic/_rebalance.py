@@ -78,7 +78,11 @@ class Rebalancer:
     # --- JoinGroup ------------------------------------------------------------------------------
 
     def join(self, request_id: int, request: Join) -> None:
-        """Answers when all members have joined, or at once."""
+        """Respond when all members have joined, or at once if nothing is to change.
+
+        Raises GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL if no protocol is left that all
+        members know, UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID.
+        """
         self.check(request)
         group = self._groups.get(request.group_id)
         if group is None:
@@ -106,6 +110,11 @@ class Rebalancer:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def _has_room(self, group: Group, member_id: str) -> bool:
+        """Whether the member may join without making the group too large.
+
+        While a rebalance is prepared only joined members count: those that have not come back may
+        be gone, and a group at its limit could otherwise never replace one.
+        """
         known = group.members.get(member_id)
         if group.is_in(State.PREPARING):
             joined = sum(one.joining is not None for one in group.members.values())
@@ -114,6 +123,12 @@ class Rebalancer:
         return known is not None or len(group.members) < self._limits.group_max_size
 
     def _join_new(self, group: Group, request_id: int, request: Join) -> None:
+        """Take in a member without an id.
+
+        A client that can do so joins twice: with the id that the first response gives it. A client
+        whose first response is lost would otherwise leave a member behind that nobody is (KIP-394).
+        A static member is known by its instance id and needs no second join.
+        """
         instance_id = request.caller.instance_id
         member_id = f"{instance_id or request.client_id}-{self._new_uuid()}"
         if instance_id is not None and instance_id in group.statics:
@@ -127,6 +142,7 @@ class Rebalancer:
             self._add(group, member_id, request_id, request)
 
     def _rejoin(self, group: Group, request_id: int, request: Join) -> None:
+        """Take in a member that brings its id. A rebalance begins only if something changes."""
         member_id = request.caller.member_id
         if member_id in group.pending and request.caller.instance_id is None:
             self._timers.cancel(("pending", group.group_id, member_id))
@@ -143,6 +159,11 @@ class Rebalancer:
             self._update(group, member, request_id, request)
 
     def _add(self, group: Group, member_id: str, request_id: int, request: Join) -> None:
+        """Add a member, which begins a rebalance.
+
+        Until it has its response it sends no heartbeats, so it has `NEW_MEMBER_JOIN_MS` instead of
+        a session: a client that vanishes while it waits does not stay for ever.
+        """
         member = Member(
             member_id,
             request.caller.instance_id,
@@ -162,6 +183,9 @@ class Rebalancer:
         self._prepare_or_complete(group)
 
     def _update(self, group: Group, member: Member, request_id: int, request: Join) -> None:
+        """Take the member's new subscription. Only its newest JoinGroup is awaited: the client
+        sends another when it has given up the one before.
+        """
         if member.joining is not None:
             self._answer(member.joining, join_error(member.member_id, _REBALANCING))
         member.joining = request_id
@@ -175,7 +199,12 @@ class Rebalancer:
     def _replace(
         self, group: Group, old_id: str, member_id: str, request_id: int, request: Join
     ) -> None:
-        """A static member is back under its instance id and gets a new member id (KIP-345)."""
+        """Give a static member that is back under its instance id a new member id (KIP-345).
+
+        In a stable group that is no rebalance, if its metadata is the same: it keeps its
+        assignment. The record with the new id must be written first. If the log refuses it,
+        everything is put back, since the next coordinator would know the old id only.
+        """
         old = group.members[old_id]
         was_leader = group.leader == old_id
         before = (dict(group.members), group.leader, old.protocols)
@@ -209,6 +238,7 @@ class Rebalancer:
         self._answer(request_id, message, needs_commit=True)
 
     def _fence(self, group: Group, member: Member) -> None:
+        """End what the former holder of an instance id waits for, with FENCED_INSTANCE_ID."""
         self._timers.cancel(_session(group, member.member_id))
         fenced = ErrorCode.FENCED_INSTANCE_ID
         if member.joining is not None:
@@ -233,13 +263,19 @@ class Rebalancer:
     # --- a rebalance ----------------------------------------------------------------------------
 
     def _prepare_or_complete(self, group: Group) -> None:
+        """Begin a rebalance after a change of members, or go on with the one that is prepared."""
         if group.is_in(State.STABLE, State.COMPLETING, State.EMPTY):
             self._prepare(group)
         elif group.is_in(State.PREPARING):
             self._complete_if_all_joined(group)
 
     def _prepare(self, group: Group) -> None:
-        """All members are to join again."""
+        """Begin a rebalance: all members are to join again.
+
+        Members learn of it from their next heartbeat, or from the SyncGroup that they wait for. An
+        empty group first waits `group.initial.rebalance.delay.ms`: consumers are often started
+        together, and each one that came a moment later would cause another rebalance (KIP-134).
+        """
         for member in group.members.values():
             if member.syncing is not None:
                 self._answer(member.syncing, sync_error(_REBALANCING))
@@ -259,6 +295,7 @@ class Rebalancer:
             self._complete_if_all_joined(group)
 
     def _wait_for_joins(self, group: Group) -> None:
+        """Wait for the longest of the members' rebalance timeouts; 1 ms at least."""
         timeout_ms = max(group.rebalance_timeout_ms, 1)
         self._timers.set(("join", group.group_id), self.now.ms + timeout_ms)
 
@@ -267,6 +304,9 @@ class Rebalancer:
             self._complete_join(group)
 
     def _join_is_due(self, group: Group) -> None:
+        """The delay or the rebalance timeout is over. The delay is prolonged as long as members
+        keep coming, up to the rebalance timeout of the first.
+        """
         if not group.is_in(State.PREPARING):
             return
         if group.delaying and group.joined_lately and group.delay_left_ms > 0:
@@ -279,7 +319,11 @@ class Rebalancer:
         self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Those who have joined, and static members, are the next generation."""
+        """Make the next generation of the members that have joined, and of static members.
+
+        A static member that has not joined keeps its place until its session is over: it may be
+        restarting. A dynamic one is removed. The leader must have joined, for it is to assign.
+        """
         group.delaying = False
         for member in list(group.members.values()):
             if member.joining is None and not member.is_static:
@@ -300,6 +344,7 @@ class Rebalancer:
         self._timers.set(("sync", group.group_id), self.now.ms + group.rebalance_timeout_ms)
 
     def _begin_generation(self, group: Group, member: Member) -> None:
+        """Respond to the member's JoinGroup, and expect its SyncGroup from now on."""
         if member.joining is not None:
             self._answer(member.joining, self._joined(group, member))
         member.joining = None
@@ -309,6 +354,7 @@ class Rebalancer:
         self.touch(group, member)
 
     def _become_empty(self, group: Group) -> None:
+        """Write that the group has no members, so that its offsets may expire."""
         group.protocol = group.leader = None
         self._enter(group, State.EMPTY)
         try:
@@ -318,6 +364,9 @@ class Rebalancer:
             return
 
     def _write(self, group: Group, assignments: dict[str, bytes]) -> None:
+        """Write the group's record. Raises KafkaError; MESSAGE_TOO_LARGE is not a code that clients
+        of groups know.
+        """
         fields = group.record(self.now.wall_ms, assignments)
         try:
             self._journal.append([group_record(group.group_id, fields)])
@@ -334,7 +383,11 @@ class Rebalancer:
     # --- SyncGroup ------------------------------------------------------------------------------
 
     def sync(self, request_id: int, request: Sync) -> None:
-        """Answers when the leader has assigned."""
+        """Respond with the assignment, once the leader has sent it.
+
+        Raises INCONSISTENT_GROUP_PROTOCOL if the client names another protocol (KIP-559), and
+        REBALANCE_IN_PROGRESS if the next rebalance has begun.
+        """
         group, member = self._member_of_generation(request.group_id, request.caller)
         asked = (request.protocol_type, request.protocol_name)
         known = (group.protocol_type, group.protocol)
@@ -360,6 +413,11 @@ class Rebalancer:
             self._timers.cancel(("sync", group.group_id))
 
     def _assign(self, group: Group, assignments: dict[str, bytes]) -> None:
+        """Write the leader's assignment and respond to all that wait for theirs.
+
+        If the log refuses the record no member may work by it: the next coordinator would not know
+        of the generation. So all members get the error, and another rebalance begins.
+        """
         try:
             self._write(group, assignments)
         except KafkaError as error:
@@ -396,7 +454,7 @@ class Rebalancer:
         self._answer(request_id, {"error_code": error})
 
     def leave(self, request_id: int, request: Leave) -> None:
-        """Lets members go, each on its own."""
+        """Remove members, each on its own: one that is unknown does not keep the others."""
         group = self._groups.get(request.group_id)
         members = [left_message(one, self._leave(group, one)) for one in request.callers]
         self._answer(request_id, {"error_code": ErrorCode.NONE, "members": members})
@@ -419,6 +477,7 @@ class Rebalancer:
         self._prepare_or_complete(group)
 
     def _drop(self, group: Group, member: Member) -> None:
+        """Remove a member and end its waits, without a rebalance; that is up to the caller."""
         group.remove(member.member_id)
         self._timers.cancel(_session(group, member.member_id))
         gone = ErrorCode.UNKNOWN_MEMBER_ID
@@ -428,6 +487,7 @@ class Rebalancer:
             self._answer(member.syncing, sync_error(gone))
 
     def _forget_pending(self, group: Group, member_id: str) -> None:
+        """Give up a member id that was handed out. A prepared rebalance waits for it no more."""
         group.pending.pop(member_id, None)
         self._timers.cancel(("pending", group.group_id, member_id))
         if group.is_in(State.PREPARING):
@@ -436,7 +496,9 @@ class Rebalancer:
     # --- groups that change their protocol --------------------------------------------------------
 
     def take_over(self, group: Group) -> None:
-        """A group that was of KIP-848, or whose last rebalance nobody has seen: all are to join."""
+        """Take a group whose members must all join: it was of KIP-848 before, or its record has no
+        leader, so that its last rebalance is unknown.
+        """
         self._groups[group.group_id] = group
         self.watch(group)
         self._prepare(group)
@@ -477,14 +539,16 @@ class Rebalancer:
             self._remove(group, group.members[member_id])
 
     def _sync_is_due(self, group: Group) -> None:
-        """Who joined and then did not ask for its assignment is gone."""
+        """Remove the members that joined and then did not ask for their assignment."""
         for member_id in list(group.unsynced):
             self._drop(group, group.members[member_id])
         group.unsynced.clear()
         self._prepare_or_complete(group)
 
     def touch(self, group: Group, member: Member) -> None:
-        """The member was heard of."""
+        """Start the member's session again. One that waits for a JoinGroup response sends no
+        heartbeats, so its session is not running.
+        """
         if member.joining is None:
             due = self.now.ms + member.session_timeout_ms
             self._timers.set(_session(group, member.member_id), due)

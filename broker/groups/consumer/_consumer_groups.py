@@ -202,7 +202,13 @@ class ConsumerGroups:
         now: Now,
         before: Sequence[KeyValue] = (),
     ) -> ConsumerMember:
-        """Writes what a member says, makes the targets, and brings it nearer to its own."""
+        """Apply a heartbeat in the three steps of KIP-848 and return the member after them.
+
+        (a) Write what the member says of itself, and the group's next epoch if that changes the
+        group. (b) Compute the targets of that epoch. (c) Move this member one step to its target.
+        Each step is written by itself: if the log refuses one, the next heartbeat of any member
+        makes it good. `before` are records of a group that is made by this heartbeat.
+        """
         self._update(group, step, topics, now, before)
         group = self.groups[group.group_id]
         # From here on it is a member, even if it should not hear of it.
@@ -211,6 +217,7 @@ class ConsumerGroups:
         return self._reconcile(group, step, now)
 
     def _check_subscription(self, request: ConsumerHeartbeat) -> None:
+        """Raise UNSUPPORTED_ASSIGNOR, or INVALID_REGULAR_EXPRESSION for a pattern RE2 refuses."""
         known = self._settings.group_consumer_assignors
         if request.server_assignor is not None and request.server_assignor not in known:
             text = f"ServerAssignor {request.server_assignor:.100} is not supported"
@@ -221,7 +228,12 @@ class ConsumerGroups:
             check_pattern(request.topic_regex)
 
     def _joined(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> Step:
-        """A member that is new, or comes again with nothing in its hands."""
+        """Return the step of a member that joins: it holds no partition, whatever the log says.
+
+        A static member that left for a while, or speaks the classic protocol, gives its place to
+        the new one. One that is still there keeps it: UNRELEASED_INSTANCE_ID, since two consumers
+        with one instance id would take it from each other for ever.
+        """
         member_id = request.member_id or self._new_uuid()
         nothing: frozenset[Slot] = frozenset()
         known = group.members.get(member_id)
@@ -244,6 +256,7 @@ class ConsumerGroups:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _known(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> Step:
+        """Return the step of a member that has joined before; raises as `check_epoch` does."""
         member = member_of(group, request.member_id, request.instance_id)
         owned = owned_slots(request)
         check_epoch(member, request.epoch, owned)
@@ -259,6 +272,11 @@ class ConsumerGroups:
         now: Now,
         before: Sequence[KeyValue],
     ) -> None:
+        """Step (a): write the member, and the group's epoch if its subscriptions have changed.
+
+        All of it is one batch. A member whose record is written without the group's epoch would
+        never get a target: no later heartbeat shows a change.
+        """
         member, group_id = step.member, group.group_id
         is_new = step.before is None
         changed = step.before is None or step.before.subscription != member.subscription
@@ -294,6 +312,11 @@ class ConsumerGroups:
     # --- (b) the targets of an epoch ------------------------------------------------------------
 
     def _assign(self, group: ConsumerGroup, topics: TopicsImage) -> None:
+        """Step (b): compute and write the targets of the newest epoch, if they are not there yet.
+
+        Only targets that differ are written. The record of the assignment epoch comes last: it
+        says that all targets of the epoch are in the log.
+        """
         if group.epoch <= group.assignment_epoch:
             return
         subscriptions = [
@@ -319,7 +342,7 @@ class ConsumerGroups:
         self._write([*records, assignment_record(group.group_id, group.epoch)])
 
     def _assignor(self, group: ConsumerGroup) -> str:
-        """The one that most members ask for."""
+        """Return the assignor that most members ask for; of several the first of the config."""
         known = self._settings.group_consumer_assignors
         votes = Counter(one.server_assignor for one in group.members.values())
         return max(known, key=lambda name: votes[name])
@@ -327,6 +350,7 @@ class ConsumerGroups:
     # --- (c) a step towards the target ----------------------------------------------------------
 
     def _reconcile(self, group: ConsumerGroup, step: Step, now: Now) -> ConsumerMember:
+        """Step (c): move the member towards its target as far as others have let go; write it."""
         before = group.members[step.member.member_id]
         target = group.targets.get(before.member_id, frozenset())
         after = reconciled(before, target, group.assignment_epoch, group.owners, step.owned)
@@ -336,6 +360,10 @@ class ConsumerGroups:
         return after
 
     def _watch_revocation(self, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
+        """Give a member that is to revoke partitions its rebalance timeout to do so.
+
+        The others wait for these partitions: a member that never gives them up must leave.
+        """
         key = (REVOCATION, group.group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             self._timers.set(key, now.ms + max(member.rebalance_timeout_ms, 0))
@@ -347,6 +375,11 @@ class ConsumerGroups:
     def _leave(
         self, group: ConsumerGroup, request: ConsumerHeartbeat, now: Now
     ) -> wire.ConsumerGroupHeartbeatResponse:
+        """Remove the member, or with LEFT_FOR_A_WHILE keep the place of a static one.
+
+        A static member that is away keeps its partitions, so that a restart moves nothing. Those
+        that it was revoking are free at once: it has stopped reading.
+        """
         member = member_of(group, request.member_id, request.instance_id)
         if request.epoch == LEFT_FOR_A_WHILE:
             left = replace(
@@ -364,7 +397,11 @@ class ConsumerGroups:
         return response(member.member_id, request.epoch, 0, None)
 
     def remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """What it held is free, and the next heartbeat of anybody makes new targets."""
+        """Remove a member: its partitions are free, and the next heartbeat makes new targets.
+
+        The epoch grows, unless it is ahead of the assignment already. `known_topics` is reset, so
+        that the next heartbeat looks at subscriptions again.
+        """
         records = member_tombstones(group.group_id, member.member_id)
         epoch = max(group.epoch, group.assignment_epoch + 1)
         records.append(group_record(group, epoch, group.metadata_hash))
@@ -373,7 +410,10 @@ class ConsumerGroups:
         self.let_go(group.group_id, [member.member_id])
 
     def due(self, what: str, group_id: str, member_id: str, now: Now) -> None:
-        """A member was silent for too long, or did not let go of partitions in time."""
+        """A timer of a member is due: its session, its revocation, or its turn to join again.
+
+        The member is removed. If the log refuses that, it is tried again a moment later.
+        """
         group = self.groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:

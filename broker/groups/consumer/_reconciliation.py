@@ -26,7 +26,8 @@ def reconciled(
     owners: Mapping[Slot, str],
     owned: frozenset[Slot] | None,
 ) -> ConsumerMember:
-    """The member after it has reported `owned` (None: nothing said); the same if nothing changes.
+    """Return the member after it has reported `owned` (None: nothing said); the same object if
+    nothing changes.
 
     `owners` has every partition that a member has or has yet to revoke.
     """
@@ -42,6 +43,7 @@ def reconciled(
 
 
 def _may_own(owned: frozenset[Slot] | None, slots: frozenset[Slot]) -> bool:
+    """Whether the member may still have some of these partitions. It has if it does not say."""
     return owned is None or not owned.isdisjoint(slots)
 
 
@@ -53,6 +55,13 @@ def _next(
     owners: Mapping[Slot, str],
     owned: frozenset[Slot] | None,
 ) -> ConsumerMember:
+    """Return the member one step further.
+
+    First it gives up what is not in its target. Until it reports that it has, it keeps its epoch,
+    and may commit offsets of all that it held. Then it enters the target's epoch with those
+    partitions that no other member holds; the rest come with later heartbeats. Partitions are never
+    given before they are free, or two consumers would read one at the same time.
+    """
     kept, revoking = member.assigned & target, member.assigned - target
     if revoking and _may_own(owned, revoking):
         # It stays in its epoch until it has let go of them.
@@ -70,6 +79,9 @@ def _moved(
     assigned: frozenset[Slot],
     revoking: frozenset[Slot],
 ) -> ConsumerMember:
+    """Return the member with these fields; the same object if it has them, so that no record is
+    written for a heartbeat that changes nothing.
+    """
     now = (epoch, state, assigned, revoking)
     if now == (member.epoch, member.state, member.assigned, member.revoking):
         return member

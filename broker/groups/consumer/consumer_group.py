@@ -199,6 +199,11 @@ class ConsumerGroup:
                 self._replay_regex(key.part, fields)
 
     def _replay_member(self, member_id: str, fields: MemberValue | None) -> None:
+        """Take what a member says of itself, and keep what other records say of it.
+
+        A tombstone comes after those of its other records. It frees what the member holds, also
+        when compaction has left only this one.
+        """
         before = self.members.get(member_id)
         if fields is None:
             self._set_current(ConsumerMember(member_id))
@@ -228,6 +233,9 @@ class ConsumerGroup:
             self.targets[member_id] = slots_of(fields["topic_partitions"])
 
     def _replay_current(self, member_id: str, fields: CurrentValue | None) -> None:
+        """Take a member's epoch and partitions. The record may come before that of the member:
+        compaction keeps the newest of each, in the order in which they were written.
+        """
         member = self.members.get(member_id, ConsumerMember(member_id))
         if fields is None:
             if member_id in self.members:
@@ -247,6 +255,9 @@ class ConsumerGroup:
         )
 
     def _set_current(self, member: ConsumerMember) -> None:
+        """Replace a member, and keep `owners` true. An owner is removed only from partitions that
+        are still its own: a later record may have given them to another already.
+        """
         member_id = member.member_id
         before = self.members.get(member_id)
         for slot in sorted(before.holds - member.holds) if before is not None else ():
