@@ -1,4 +1,4 @@
-"""The keys of consumer groups and transactions; see `raftctl.config.keys`."""
+"""Keys of consumer groups and transactions; see `raftctl.config.keys`."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class GroupKeys(Section):
     )
 
     def _consumer_group_problems(self) -> Iterator[str]:
-        """What is wrong between these keys."""
+        """Return the contradictions between these keys."""
         for what in ("session.timeout", "heartbeat.interval"):
             low, value, high = (
                 getattr(self, f"group_consumer_{bound}{what.replace('.', '_')}_ms")

@@ -1,4 +1,8 @@
-"""From text to `NodeConfig`; a complaint is one line that names the key and the remedy. Pure."""
+"""Loading: from the text of a file to a `NodeConfig`.
+
+A ConfigError is one line that names the key and the remedy: an operator reads it in a terminal, and
+fixes one key at a time. Pure but for `warn_on_stderr`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
 
 KEYS: tuple[str, ...] = tuple(map(key_of, NodeConfig.model_fields))
-"""Every key that has an effect."""
+"""Keys that have an effect."""
 
 
 def load_config(
@@ -27,17 +31,17 @@ def load_config(
     overrides: Mapping[str, str] | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> NodeConfig:
-    """Reads `.properties` text, replaces what `overrides` names, and checks everything.
+    """Parse `.properties` text, apply the overrides and validate the result.
 
-    A key of Apache Kafka without effect here goes to `warn` (stderr if None) as one sentence.
-    ConfigError for a key that nobody knows, one that would promise safety that is not there, a bad
-    value, or keys that contradict each other.
+    `warn` (stderr if None) gets one sentence for each key of Kafka that has no effect here. Raises
+    ConfigError for an unknown key, a key that promises protection which does not exist here, an
+    invalid value, or keys that contradict each other.
     """
     return make_config({**parse_properties(text), **(overrides or {})}, warn)
 
 
 def make_config(values: Mapping[str, str], warn: Callable[[str], None] | None = None) -> NodeConfig:
-    """Like `load_config`, from keys and values."""
+    """Validate keys and values; see `load_config`."""
     for key, value in values.items():
         if reason := why_refused(key, value):
             raise ConfigError(f"{key}={value}: {reason}")
@@ -68,7 +72,7 @@ def _suggestion(key: str) -> str:
 
 
 def _complaint(error: ValidationError) -> str:
-    """The first of the errors as one line."""
+    """Return the first of the errors as one line."""
     problems = error.errors(include_url=False)
     first = problems[0]
     key = key_of(str(first["loc"][0])) if first["loc"] else ""
@@ -93,5 +97,5 @@ def _sentence(key: str, kind: str, given: Any, context: Mapping[str, Any], messa
 
 
 def warn_on_stderr(sentence: str) -> None:
-    """Shows the operator one warning."""
+    """Write one warning to stderr."""
     sys.stderr.write(f"warning: {sentence}\n")

@@ -61,7 +61,7 @@ class NodeConfig(
     GroupKeys,
     TransactionKeys,
 ):
-    """The configuration of one node. Frozen; attribute = key with dots as underscores."""
+    """Configuration of one node. Frozen; an attribute is its key with dots as underscores."""
 
     @property
     def is_controller(self) -> bool:
@@ -75,7 +75,7 @@ class NodeConfig(
 
     @property
     def metadata_directory(self) -> str:
-        """Where the metadata log lives."""
+        """Directory of the metadata log."""
         return self.metadata_log_dir or self.log_dirs[0]
 
     @property
@@ -85,44 +85,52 @@ class NodeConfig(
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
-        """What a controller binds; empty on a node that is only a broker."""
-        return tuple(one for one in self.listeners if one.name in self.controller_listener_names)
+        """Listeners that a controller binds; empty on a node that is only a broker."""
+        return tuple(
+            listener
+            for listener in self.listeners
+            if listener.name in self.controller_listener_names
+        )
 
     @property
     def controller_endpoint(self) -> Listener | None:
-        """Where others reach this controller; None on a node that is only a broker."""
+        """Address at which others reach this controller; None on a node that is only a broker."""
         names = self.controller_listener_names
-        told = [one for one in self.advertised_listeners if one.name in names]
-        return next(iter((*told, *self.controller_listeners)), None)
+        advertised = [listener for listener in self.advertised_listeners if listener.name in names]
+        return next(iter((*advertised, *self.controller_listeners)), None)
 
     @property
     def reachable_controller_endpoint(self) -> Server | None:
-        """Where others reach this controller, by its configured voter if it binds all addresses."""
+        """Address at which others reach this controller: its configured voter's if it binds all."""
         endpoint = self.controller_endpoint
         if endpoint is None:
             return None
-        own = [one for one in self.controller_quorum_voters if one.node_id == self.node_id]
+        own = [voter for voter in self.controller_quorum_voters if voter.node_id == self.node_id]
         if own and endpoint.host in _EVERY_INTERFACE:
             return Server(own[0].host, own[0].port)
         return Server(endpoint.host, endpoint.port)
 
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:
-        """What a broker binds; empty on a node that is only a controller."""
+        """Listeners that a broker binds; empty on a node that is only a controller."""
         return tuple(
-            one for one in self.listeners if one.name not in self.controller_listener_names
+            listener
+            for listener in self.listeners
+            if listener.name not in self.controller_listener_names
         )
 
     @property
     def advertised(self) -> tuple[Listener, ...]:
-        """The addresses a broker registers, before ports of 0 are known."""
+        """Addresses that a broker registers, before ports of 0 are known."""
         names = self.controller_listener_names
-        told = tuple(one for one in self.advertised_listeners if one.name not in names)
-        return told or self.broker_listeners
+        advertised = tuple(
+            listener for listener in self.advertised_listeners if listener.name not in names
+        )
+        return advertised or self.broker_listeners
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener over which this broker replicates."""
+        """Name of the listener over which this broker replicates."""
         if self.inter_broker_listener_name is not None:
             return self.inter_broker_listener_name
         names = [listener.name for listener in self.advertised]
@@ -135,7 +143,7 @@ class NodeConfig(
 
     @property
     def retention_interval_ms(self) -> int:
-        """The finest of the three `log.retention` times in milliseconds; -1: for ever."""
+        """Finest of the three `log.retention` times in ms; -1 for ever."""
         if self.log_retention_ms is not None:
             return self.log_retention_ms
         if self.log_retention_minutes is not None:
@@ -143,7 +151,7 @@ class NodeConfig(
         return max(-1, self.log_retention_hours * _HOUR_MS)
 
     def security_protocol(self, listener_name: str) -> str:
-        """The protocol of a listener; controllers' listeners default to PLAINTEXT."""
+        """Return the protocol of a listener; controllers' listeners default to PLAINTEXT."""
         return self.listener_security_protocol_map.get(listener_name, _PLAINTEXT)
 
     @model_validator(mode="after")
@@ -153,7 +161,7 @@ class NodeConfig(
         return self
 
     def _problems(self) -> Iterator[str]:
-        """What is wrong between keys, each a sentence that names the key and the remedy."""
+        """Return the contradictions between keys, each a sentence with the key and the remedy."""
         yield from self._node_problems()
         yield from self._listener_problems()
         yield from self._timing_problems()
@@ -235,8 +243,9 @@ class NodeConfig(
                     "there or take it out"
                 )
         endpoint = self.controller_endpoint
-        told = not self.controller_quorum_voters  # else they say where this controller is
-        if endpoint is not None and told and endpoint.host in _EVERY_INTERFACE:
+        # With static voters they name the address of this controller.
+        dynamic = not self.controller_quorum_voters
+        if endpoint is not None and dynamic and endpoint.host in _EVERY_INTERFACE:
             yield (
                 f"listeners: {endpoint.host} is no address that controllers can reach: set "
                 f"advertised.listeners to {endpoint.name}://host:port"

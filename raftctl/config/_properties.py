@@ -20,7 +20,7 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of a file, in its order. ConfigError names the line of a bad escape."""
+    """Return the keys and values of a file, in order. Raises ConfigError for a bad escape."""
     values: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _ENTRY.fullmatch(line)
@@ -32,7 +32,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def write_properties(values: dict[str, str]) -> str:
-    """A file that `parse_properties` reads back to the same keys and values."""
+    """Return the text from which `parse_properties` reads the same keys and values."""
     return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in values.items())
 
 

@@ -113,7 +113,7 @@ _REFUSED = {
 """Keys that promise what does not happen: a file with one would be taken for safer than it is."""
 _HARMLESS = {"ssl.client.auth": ("none", "requested", "")}
 _OFF = ("", "false")
-"""What any other of them may be set to."""
+"""Values to which the other keys may be set."""
 
 _PLAIN = frozenset(_PLAIN_TEXT.split())
 
@@ -138,7 +138,7 @@ def why_refused(key: str, value: str) -> str | None:
 
 
 def unused_keys() -> list[str]:
-    """The keys known one by one, sorted; families are not listed."""
+    """Return the keys known one by one, sorted, without families of keys."""
     return sorted({*_EXPLAINED, *_PLAIN})
 
 

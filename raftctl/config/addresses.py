@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 DEFAULT_HOST = "127.0.0.1"
-"""Where a listener without a host binds: loopback, so that nothing is exposed by omission."""
+"""Host of a listener without one: loopback, so that nothing is exposed by omission."""
 
 _PORT_LIMIT = 65_535
 _VOTER = re.compile(r"(\d{1,9})@(.+)")
@@ -18,7 +18,7 @@ _LISTENER = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member of the quorum: `id@host:port`."""
+    """Voter of the quorum: `id@host:port`."""
 
     node_id: int
     host: str
@@ -30,7 +30,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An address to ask: `host:port`."""
+    """Address of a server: `host:port`."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A named address: `NAME://host:port`. Port 0 lets the system choose."""
+    """Named address: `NAME://host:port`. Port 0 lets the system choose."""
 
     name: str
     host: str
@@ -84,7 +84,7 @@ def parse_protocols(text: str) -> dict[str, str]:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The items of a comma-separated list, without blanks and empty items."""
+    """Return the items of a comma-separated list, without blanks and empty items."""
     return tuple(item.strip() for item in text.split(",") if item.strip())
 
 

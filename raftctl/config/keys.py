@@ -44,7 +44,7 @@ def _key(
     at_most: int | None = None,
     example: str = "",
 ) -> Any:
-    """A key; `...` as default makes it required. Bounds are inclusive."""
+    """Define a key; `...` as default makes it required. Bounds are inclusive."""
     limit = INT_MAX if at_least is not None and at_most is None else at_most
     return Field(
         default, description=description, ge=at_least, le=limit, examples=[example or None]
@@ -52,7 +52,7 @@ def _key(
 
 
 key = _key
-"""For the sections in other modules."""
+"""Definition of a key, for the sections in other modules."""
 
 
 def _parsed_by(parser: Any) -> BeforeValidator:
@@ -97,7 +97,7 @@ ListenerName = Annotated[str | None, _parsed_by(_parse_name)]
 
 
 class Section(BaseModel):
-    """A group of keys. Frozen; unknown keys are refused; fields are set by key or by attribute."""
+    """Group of keys. Frozen; unknown keys are refused; fields are set by key or by attribute."""
 
     model_config = ConfigDict(
         alias_generator=key_of, validate_by_name=True, frozen=True, extra="forbid"

@@ -196,7 +196,7 @@ def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
 
 def _has_directories(image: MetadataImage) -> bool:
     topics = image.topics.topics.values()
-    return any(one.directories for topic in topics for one in topic.partitions.values())
+    return any(partition.directories for topic in topics for partition in topic.partitions.values())
 
 
 def _refused(message: str) -> KafkaError:
@@ -207,7 +207,9 @@ def _consequences(
     image: MetadataImage, records: list[Record], defaults: TopicConfig
 ) -> list[Record]:
     """Return the changes of partitions when eligible leader replicas are enabled or disabled."""
-    if not any(isinstance(one, FeatureLevelRecord) and one.name == ELR_FEATURE for one in records):
+    if not any(
+        isinstance(record, FeatureLevelRecord) and record.name == ELR_FEATURE for record in records
+    ):
         return []
     more: list[Record] = []
     if _MIN_ISR not in image.config(BROKER_RESOURCE, ""):

@@ -82,7 +82,7 @@ def _rows(topic: TopicImage, first: int) -> list[Row]:
 def _plain(partition: PartitionImage) -> Row:
     if not partition.directories:
         return partition
-    directories = tuple([one.bytes for one in partition.directories])
+    directories = tuple([directory.bytes for directory in partition.directories])
     return (*partition[:_DIRECTORIES], directories)
 
 

@@ -56,7 +56,7 @@ def supports(ranges: Iterable[FeatureRange], feature: str, level: int) -> bool:
     """Whether a node with these ranges supports a level; level 0 is supported by all."""
     if level == 0:
         return True
-    return any(one.name == feature and one.lowest <= level <= one.highest for one in ranges)
+    return any(known.name == feature and known.lowest <= level <= known.highest for known in ranges)
 
 
 def unsupported(node: str, ranges: Iterable[FeatureRange], levels: Mapping[str, int]) -> str | None:
@@ -64,7 +64,7 @@ def unsupported(node: str, ranges: Iterable[FeatureRange], levels: Mapping[str, 
 
     `node` names it in the sentence; `ranges` are its own; `levels` are those in force.
     """
-    known = {one.name: one for one in ranges}
+    known = {feature.name: feature for feature in ranges}
     for name in sorted(levels):
         if levels[name] and not supports(known.values(), name, levels[name]):
             one = known.get(name)

@@ -1,4 +1,4 @@
-"""The records of the metadata log: the only thing that changes the cluster's state.
+"""Records of the metadata log: the only way to change the cluster's state.
 
 Names and meanings are KRaft's; the bytes are ours. A record is packed as `[type id, field, ...]`
 by `raftctl.codec`; fields are only ever added at the end with a default, which a newer reader fills
@@ -13,11 +13,11 @@ from typing import ClassVar
 from uuid import UUID
 
 NO_LEADER = -1
-"""The leader of a partition that is offline."""
+"""Leader of a partition without one."""
 LEADER_UNCHANGED = -2
 """In a `PartitionChangeRecord`: the leader stays, and with it the leader epoch."""
 UNASSIGNED = UUID(int=0)
-"""The log directory of a replica whose broker has said of none (KIP-858)."""
+"""Log directory of a replica whose broker has not reported one (KIP-858)."""
 TOPIC_RESOURCE = 2
 """Kafka's resource type of a topic in a `ConfigRecord`."""
 BROKER_RESOURCE = 4
@@ -28,7 +28,7 @@ GROUP_RESOURCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a listener of a broker is reached."""
+    """Address of a broker's listener."""
 
     listener: str
     host: str
@@ -38,7 +38,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class FeatureRange:
-    """The levels of a feature that a node can work with."""
+    """Levels of a feature that a node supports."""
 
     name: str
     lowest: int
@@ -57,7 +57,7 @@ class LeaderChangeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerRecord:
-    """An incarnation of a broker; its epoch is the offset of this record. Starts fenced."""
+    """Registration of a broker's incarnation; its epoch is the offset of this record."""
 
     TYPE_ID: ClassVar[int] = 10
     broker_id: int
@@ -70,12 +70,12 @@ class RegisterBrokerRecord:
     broker_epoch: int = -1
     """-1: the offset of this record. Otherwise the epoch that a re-registration keeps."""
     features: tuple[FeatureRange, ...] = ()
-    """What the broker can work with; empty if it did not tell."""
+    """Feature levels that the broker supports; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBrokerRecord:
-    """The broker is gone for good."""
+    """Removal of a broker."""
 
     TYPE_ID: ClassVar[int] = 11
     broker_id: int
@@ -92,12 +92,12 @@ class BrokerRegistrationChangeRecord:
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
     log_directories: tuple[UUID, ...] | None = None
-    """Those that are online."""
+    """Online log directories; None leaves them unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterControllerRecord:
-    """A controller, voter or standby, and what it can work with (KIP-919)."""
+    """Registration of a controller, voter or standby (KIP-919)."""
 
     TYPE_ID: ClassVar[int] = 13
     controller_id: int
@@ -107,7 +107,7 @@ class RegisterControllerRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterControllerRecord:
-    """The controller is gone for good, or the level of the metadata knows no controllers."""
+    """Removal of a controller, also when `metadata.version` no longer knows controllers."""
 
     TYPE_ID: ClassVar[int] = 14
     controller_id: int
@@ -115,7 +115,7 @@ class UnregisterControllerRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A topic comes into being."""
+    """Creation of a topic."""
 
     TYPE_ID: ClassVar[int] = 20
     name: str
@@ -124,7 +124,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopicRecord:
-    """A topic is deleted, with its partitions and configs."""
+    """Deletion of a topic with its partitions and configs."""
 
     TYPE_ID: ClassVar[int] = 21
     topic_id: UUID
@@ -132,7 +132,7 @@ class RemoveTopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition in full."""
+    """Full state of a partition."""
 
     TYPE_ID: ClassVar[int] = 22
     topic_id: UUID
@@ -147,7 +147,7 @@ class PartitionRecord:
     elr: tuple[int, ...] = ()
     leader_recovering: bool = False
     directories: tuple[UUID, ...] = ()
-    """The log directory of each replica, in their order; empty while none is assigned."""
+    """Log directory of each replica, in the order of `replicas`; empty while none is assigned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevelRecord:
-    """The finalized level of a feature."""
+    """Finalized level of a feature."""
 
     TYPE_ID: ClassVar[int] = 50
     name: str
@@ -205,7 +205,7 @@ class FeatureLevelRecord:
 
 @dataclass(frozen=True, slots=True)
 class KvRecord:
-    """A key's new value; None removes the key (row Q10)."""
+    """New value of a key; None removes it (row Q10)."""
 
     TYPE_ID: ClassVar[int] = 70
     key: str
@@ -216,7 +216,7 @@ class KvRecord:
 
 @dataclass(frozen=True, slots=True)
 class KvSessionRecord:
-    """A client's session is open (row Q10); only a record ends it."""
+    """Opening of a client's session (row Q10); only a record closes it."""
 
     TYPE_ID: ClassVar[int] = 71
     session_id: UUID
@@ -226,7 +226,7 @@ class KvSessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class RemoveKvSessionRecord:
-    """A session is over; what was bound to it is removed by the records before this one."""
+    """Closing of a session; the records before it have removed what it owned."""
 
     TYPE_ID: ClassVar[int] = 72
     session_id: UUID
@@ -234,7 +234,7 @@ class RemoveKvSessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class KvOwnerRecord:
-    """A key is ephemeral from now on: it goes with the session. None: it stays after all."""
+    """Owner of an ephemeral key, which is removed with that session. None: the key stays."""
 
     TYPE_ID: ClassVar[int] = 73
     key: str
@@ -243,20 +243,20 @@ class KvOwnerRecord:
 
 @dataclass(frozen=True, slots=True)
 class KvLockRecord:
-    """A session queues for a lock; the first of the queue holds it."""
+    """Place of a session in the queue for a lock; the first place holds it."""
 
     TYPE_ID: ClassVar[int] = 74
     lock: str
     session_id: UUID
     value: bytes
-    """Who this is, for others to read."""
+    """Text for other clients, such as the holder's address."""
     token: int = -1
     """-1: the offset of this record. Otherwise the token that a snapshot keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveKvLockRecord:
-    """The session with this token holds the lock no more, or waits for it no more."""
+    """Removal of the place with this token from the queue for a lock."""
 
     TYPE_ID: ClassVar[int] = 75
     lock: str
@@ -269,14 +269,14 @@ class ClientQuotaRecord:
 
     TYPE_ID: ClassVar[int] = 31
     entity: tuple[tuple[str, str | None], ...]
-    """(type, name) sorted by type; a name of None stands for whoever has no quota of their own."""
+    """(type, name) sorted by type; a name of None is the default of its type."""
     key: str
     value: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class AccessControlEntryRecord:
-    """A rule of who may do what; the numbers are Kafka's (row C12)."""
+    """Entry of an access control list, with Kafka's numbers (row C12)."""
 
     TYPE_ID: ClassVar[int] = 32
     entry_id: UUID
@@ -291,7 +291,7 @@ class AccessControlEntryRecord:
 
 @dataclass(frozen=True, slots=True)
 class RemoveAccessControlEntryRecord:
-    """A rule is gone."""
+    """Removal of an access control entry."""
 
     TYPE_ID: ClassVar[int] = 33
     entry_id: UUID
@@ -299,7 +299,7 @@ class RemoveAccessControlEntryRecord:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialRecord:
-    """What a user's password is checked by; never the password (row C12, RFC 5802)."""
+    """Verifier of a user's password, never the password itself (row C12, RFC 5802)."""
 
     TYPE_ID: ClassVar[int] = 34
     user: str
@@ -312,7 +312,7 @@ class UserScramCredentialRecord:
 
 @dataclass(frozen=True, slots=True)
 class RemoveUserScramCredentialRecord:
-    """A user has no credential of this mechanism any more."""
+    """Removal of a user's credential of a mechanism."""
 
     TYPE_ID: ClassVar[int] = 35
     user: str
@@ -346,7 +346,7 @@ class StateHashRecord:
     TYPE_ID: ClassVar[int] = 62
     offset: int
     version: int
-    """Of the way to hash: hashes of two versions cannot be compared."""
+    """Version of the hash function: hashes of two versions cannot be compared."""
     state_hash: str
     """In hexadecimal digits."""
 
@@ -363,14 +363,14 @@ class BeginTransactionRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionRecord:
-    """The transaction takes effect; the last record of its batch."""
+    """End of a transaction, which takes effect; the last record of its batch."""
 
     TYPE_ID: ClassVar[int] = 64
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactionRecord:
-    """The transaction never was: the controller that began it is active no more."""
+    """Abortion of a transaction whose controller is no longer active."""
 
     TYPE_ID: ClassVar[int] = 65
 

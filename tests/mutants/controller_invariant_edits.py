@@ -356,7 +356,7 @@ EDITS = (
     Edit(
         "credential_is_removed_twice",
         "controller.security._scram_control:_alter",
-        "if (user, one.mechanism) not in image.scram:",
+        "if (user, deletion.mechanism) not in image.scram:",
         "if False:",
         f"{TEST}rules_and_credentials_are_removed_once",
     ),

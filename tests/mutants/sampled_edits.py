@@ -402,8 +402,8 @@ CONTROLLER = (
     Edit(
         "controller_of_one_level_refused",
         "controller.cluster._controller_registrations:ControllerRegistrations._check",
-        "one.lowest > one.highest",
-        "one.lowest >= one.highest",
+        "feature.lowest > feature.highest",
+        "feature.lowest >= feature.highest",
         "unit/raftctl/controller/test_feature_control.py"
         "::test_a_controller_may_know_one_level_of_a_feature",
     ),

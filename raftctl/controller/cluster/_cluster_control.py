@@ -187,7 +187,7 @@ class ClusterControl:
         """Check the sessions against the brokers of the newest image."""
         watched = self._sessions.broker_ids()
         invariant(watched <= {*image.brokers}, "only a registered broker has a session")
-        unfenced = {broker_id for broker_id, one in image.brokers.items() if not one.fenced}
+        unfenced = {broker_id for broker_id, broker in image.brokers.items() if not broker.fenced}
         # Without a session nothing would ever fence a broker that has died (KAFKA-18138).
         invariant(unfenced <= watched, "a broker that is not fenced has a session")
         self._sessions.invariants(image.offset)
@@ -353,7 +353,7 @@ class ClusterControl:
 
         The broker's wish to be unfenced or to stop waits for its next heartbeat.
         """
-        left = tuple(one for one in broker.log_directories if one not in failed)
+        left = tuple(directory for directory in broker.log_directories if directory not in failed)
         change = BrokerRegistrationChangeRecord(
             broker.broker_id, broker.broker_epoch, log_directories=left
         )
@@ -394,7 +394,7 @@ class ClusterControl:
             return _response(image, [], caught_up=True, fenced=False)
         if session.drained_offset is None:
             session.drained_offset = image.offset
-        active = [one for one in sorted(image.brokers) if image.brokers[one].active]
+        active = [other for other in sorted(image.brokers) if image.brokers[other].active]
         if self._sessions.all_have_reached(session.drained_offset, active):
             return self._allow_shutdown(image, broker)
         return _response(image, [], caught_up=True, fenced=False)
@@ -452,7 +452,11 @@ def _failed_directories(
     """Return the broker's online directories that the request reports offline."""
     if not request.offline_log_directories or not directories_enabled(image):
         return []
-    return [one for one in broker.log_directories if one in request.offline_log_directories]
+    return [
+        directory
+        for directory in broker.log_directories
+        if directory in request.offline_log_directories
+    ]
 
 
 def _check_contents(request: RegisterBrokerRequest) -> None:
@@ -466,9 +470,9 @@ def _check_contents(request: RegisterBrokerRequest) -> None:
         problem = "The broker names a listener twice"
     elif len(set(request.log_directories)) < len(request.log_directories):
         problem = "The broker names a log directory twice"
-    elif len({one.name for one in request.features}) < len(request.features):
+    elif len({feature.name for feature in request.features}) < len(request.features):
         problem = "The broker names a feature twice"
-    elif any(one.lowest > one.highest for one in request.features):
+    elif any(feature.lowest > feature.highest for feature in request.features):
         problem = "The lowest level of a feature is above its highest"
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, problem)

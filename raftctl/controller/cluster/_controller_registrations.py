@@ -1,8 +1,11 @@
-"""Which feature levels the controllers can work with, voters and standbys (row C11; KIP-919).
+"""Registrations of controllers, voters and standbys: the feature levels they support (row C11).
 
-They register in the log from the level of the metadata that knows such records on. Below it the
-active controller keeps in mind what it was told since it became active, so that also the step to
-that level is checked. A voter that has told nothing is of an older release.
+A registration is a record, from the `metadata.version` on that knows such records. Below it the
+active controller keeps the registrations that it received since it became active as soft state.
+Otherwise the step to that level would be the only one that is not checked. A voter that has not
+registered is of an older release.
+
+Source: KIP-919.
 """
 
 from __future__ import annotations
@@ -48,12 +51,12 @@ class ControllerRegistrations:
         self._cluster_id = cluster_id
         self._settings = settings
         self._voter_ids = voter_ids
-        self._told: dict[int, tuple[FeatureRange, ...]] = {}
+        self._unlogged: dict[int, tuple[FeatureRange, ...]] = {}
         """Feature ranges by controller id, at a `metadata.version` whose log cannot hold them."""
 
     def clear(self) -> None:
         """Drop registrations that are not in the log."""
-        self._told.clear()
+        self._unlogged.clear()
 
     def register(
         self, image: MetadataImage, request: RegisterControllerRequest
@@ -75,7 +78,7 @@ class ControllerRegistrations:
             request.features,
         )
         if level_of(image, METADATA_VERSION_FEATURE) < CONTROLLERS_LEVEL:
-            self._told[number] = features
+            self._unlogged[number] = features
             return ControllerResult((), response)
         if image.controllers.get(number) == ControllerImage(number, incarnation_id, features):
             return ControllerResult((), response)
@@ -86,8 +89,8 @@ class ControllerRegistrations:
         if request.cluster_id != self._cluster_id:
             why = f"The controller is of cluster {request.cluster_id}, not {self._cluster_id}"
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
-        names = {one.name for one in request.features}
-        known = {*image.controllers, *self._told}
+        names = {feature.name for feature in request.features}
+        known = {*image.controllers, *self._unlogged}
         problem = None
         if request.controller_id < 0:
             problem = f"{request.controller_id} is no controller id"
@@ -95,7 +98,7 @@ class ControllerRegistrations:
             problem = f"The controller does not tell of {METADATA_VERSION_FEATURE}"
         elif len(names) < len(request.features) or len(names) > FEATURES_MAX:
             problem = "The controller names a feature twice, or too many"
-        elif any(one.lowest > one.highest for one in request.features):
+        elif any(feature.lowest > feature.highest for feature in request.features):
             problem = "The lowest level of a feature is above its highest"
         elif request.controller_id not in known and len(known) >= CONTROLLERS_MAX:
             problem = f"There are {CONTROLLERS_MAX} controllers already: unregister some"
@@ -108,7 +111,9 @@ class ControllerRegistrations:
 
     def unable(self, image: MetadataImage, feature: str, level: int) -> list[str]:
         """Return the controllers that do not support this level, or may not, for a message."""
-        known = self._told | {number: one.features for number, one in image.controllers.items()}
+        known = self._unlogged | {
+            number: controller.features for number, controller in image.controllers.items()
+        }
         found = [
             str(number) for number in sorted(known) if not supports(known[number], feature, level)
         ]
@@ -117,10 +122,10 @@ class ControllerRegistrations:
 
     def unregister(self, image: MetadataImage, controller_id: int) -> list[Record] | None:
         """Return the records that unregister a controller; None if it is not registered."""
-        told = self._told.pop(controller_id, None)
+        unlogged = self._unlogged.pop(controller_id, None)
         if controller_id in image.controllers:
             return [UnregisterControllerRecord(controller_id)]
-        return None if told is None else []
+        return None if unlogged is None else []
 
 
 def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
@@ -128,12 +133,12 @@ def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
 
     A setting that only one side has is ignored: the other may be of another release.
     """
-    told = dict(setting.partition("=")[::2] for setting in theirs[:SETTINGS_MAX])
+    given = dict(setting.partition("=")[::2] for setting in theirs[:SETTINGS_MAX])
     pairs = (setting.partition("=")[::2] for setting in ours)
     differing = [
-        f"{key}={told[key][:SETTING_SHOWN]} (the active controller has {value})"
+        f"{key}={given[key][:SETTING_SHOWN]} (the active controller has {value})"
         for key, value in pairs
-        if told.get(key, value) != value
+        if given.get(key, value) != value
     ]
     if not differing:
         return ""

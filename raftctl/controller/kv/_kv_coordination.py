@@ -260,7 +260,9 @@ def closing_records(coordination: Coordination, session: KvSession) -> list[Reco
 
 def _place(coordination: Coordination, lock: str, session_id: UUID) -> int:
     """Return the session's token in the queue for the lock, or `NO_TOKEN`."""
-    tokens = (one.token for one in coordination.queue(lock) if one.session_id == session_id)
+    tokens = (
+        waiter.token for waiter in coordination.queue(lock) if waiter.session_id == session_id
+    )
     return next(tokens, NO_TOKEN)
 
 

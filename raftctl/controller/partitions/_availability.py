@@ -34,7 +34,7 @@ class Availability(NamedTuple):
 
     def without(self, broker_id: int, offline: Collection[UUID]) -> Availability:
         """Return the availability without these directories of a broker."""
-        left = [one for one in self.directories[broker_id] if one not in offline]
+        left = [directory for directory in self.directories[broker_id] if directory not in offline]
         return self._replace(directories={**self.directories, broker_id: left})
 
     def has(self, broker_id: int, directory: UUID) -> bool:

@@ -62,38 +62,38 @@ def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerR
     return admin_result(list(records.values()), outcomes)
 
 
-def _record(one: AclBinding) -> AccessControlEntryRecord:
+def _record(binding: AclBinding) -> AccessControlEntryRecord:
     fields = (
-        one.resource_type,
-        one.resource_name,
-        one.pattern_type,
-        one.principal,
-        one.host,
-        one.operation,
-        one.permission_type,
+        binding.resource_type,
+        binding.resource_name,
+        binding.pattern_type,
+        binding.principal,
+        binding.host,
+        binding.operation,
+        binding.permission_type,
     )
     return AccessControlEntryRecord(uuid5(_IDS, repr(fields)), *fields)
 
 
-def _check(one: AclBinding) -> None:
-    kind, _, name = one.principal.partition(":")
-    texts = (one.resource_name, one.principal, one.host)
+def _check(binding: AclBinding) -> None:
+    kind, _, name = binding.principal.partition(":")
+    texts = (binding.resource_name, binding.principal, binding.host)
     problem = None
-    if one.resource_type not in list(ResourceType):
-        problem = f"resource_type must be 2 to 7, not {one.resource_type}"
-    elif one.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        problem = f"pattern_type must be 3 (literal) or 4 (prefixed), not {one.pattern_type}"
+    if binding.resource_type not in list(ResourceType):
+        problem = f"resource_type must be 2 to 7, not {binding.resource_type}"
+    elif binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        problem = f"pattern_type must be 3 (literal) or 4 (prefixed), not {binding.pattern_type}"
     elif not all(texts):
         problem = "resource_name, principal and host are not empty"
     elif max(map(len, texts)) > NAME_LENGTH_MAX:
         problem = f"No name is longer than {NAME_LENGTH_MAX} characters"
     elif not kind or not name:
-        problem = f"principal must be TYPE:NAME, such as User:alice, not {one.principal!r:.100}"
-    elif one.operation not in OPERATIONS:
-        problem = f"operation must be 2 to {OPERATIONS[-1]}, not {one.operation}"
-    elif one.permission_type not in PERMISSIONS:
-        problem = f"permission_type must be 2 (deny) or 3 (allow), not {one.permission_type}"
-    elif one.resource_type == ResourceType.CLUSTER and one.resource_name != CLUSTER_NAME:
+        problem = f"principal must be TYPE:NAME, such as User:alice, not {binding.principal!r:.100}"
+    elif binding.operation not in OPERATIONS:
+        problem = f"operation must be 2 to {OPERATIONS[-1]}, not {binding.operation}"
+    elif binding.permission_type not in PERMISSIONS:
+        problem = f"permission_type must be 2 (deny) or 3 (allow), not {binding.permission_type}"
+    elif binding.resource_type == ResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
         problem = f"The name of the cluster is {CLUSTER_NAME}"
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)

@@ -47,15 +47,15 @@ def alter_client_quotas(
     Errors of an entity: INVALID_REQUEST; UNSUPPORTED_VERSION below the `metadata.version` that
     knows quotas.
     """
-    named = Counter(_sorted(one.entity) for one in request.entries)
+    named = Counter(_sorted(entry.entity) for entry in request.entries)
     records: list[ClientQuotaRecord] = []
     outcomes = []
-    for one in request.entries:
+    for entry in request.entries:
         try:
             require_level(image, SECURITY_LEVEL)
-            if named[_sorted(one.entity)] > 1:
+            if named[_sorted(entry.entity)] > 1:
                 raise _invalid("The entity is named twice")
-            records += _alter(image, one)
+            records += _alter(image, entry)
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
             continue

@@ -56,10 +56,10 @@ def alter_scram(image: MetadataImage, request: AlterScramRequest) -> ControllerR
 def _alter(image: MetadataImage, request: AlterScramRequest, user: str) -> list[Record]:
     if not user:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The user's name is empty")
-    deletions = [one for one in request.deletions if one.user == user]
-    upsertions = [one for one in request.upsertions if one.user == user]
-    named = Counter(one.mechanism for one in deletions)
-    named.update(one.mechanism for one in upsertions)
+    deletions = [deletion for deletion in request.deletions if deletion.user == user]
+    upsertions = [upsertion for upsertion in request.upsertions if upsertion.user == user]
+    named = Counter(deletion.mechanism for deletion in deletions)
+    named.update(upsertion.mechanism for upsertion in upsertions)
     for mechanism in named:
         if mechanism not in HASHES:
             message = f"mechanism must be 1 (SHA-256) or 2 (SHA-512), not {mechanism}"
@@ -67,31 +67,33 @@ def _alter(image: MetadataImage, request: AlterScramRequest, user: str) -> list[
         if named[mechanism] > 1:
             raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A credential is named twice")
     records: list[Record] = []
-    for one in deletions:
-        if (user, one.mechanism) not in image.scram:
+    for deletion in deletions:
+        if (user, deletion.mechanism) not in image.scram:
             message = "The user has no credential of this mechanism"
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
-        records.append(RemoveUserScramCredentialRecord(user, one.mechanism))
-    return records + [_credential(one) for one in upsertions]
+        records.append(RemoveUserScramCredentialRecord(user, deletion.mechanism))
+    return records + [_credential(upsertion) for upsertion in upsertions]
 
 
-def _credential(one: ScramUpsertion) -> UserScramCredentialRecord:
+def _credential(upsertion: ScramUpsertion) -> UserScramCredentialRecord:
     problem = None
-    if not ITERATIONS_MIN <= one.iterations <= ITERATIONS_MAX:
-        problem = f"iterations must be {ITERATIONS_MIN} to {ITERATIONS_MAX}, not {one.iterations}"
-    elif not 0 < len(one.salt) <= SALT_BYTES_MAX:
+    if not ITERATIONS_MIN <= upsertion.iterations <= ITERATIONS_MAX:
+        problem = (
+            f"iterations must be {ITERATIONS_MIN} to {ITERATIONS_MAX}, not {upsertion.iterations}"
+        )
+    elif not 0 < len(upsertion.salt) <= SALT_BYTES_MAX:
         problem = f"The salt must be 1 to {SALT_BYTES_MAX} bytes long"
-    elif len(one.salted_password) != hashlib.new(HASHES[one.mechanism]).digest_size:
+    elif len(upsertion.salted_password) != hashlib.new(HASHES[upsertion.mechanism]).digest_size:
         problem = "The salted password is not as long as the mechanism's hash"
     if problem is not None:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
-    digest = HASHES[one.mechanism]
-    client_key = hmac.digest(one.salted_password, b"Client Key", digest)
+    digest = HASHES[upsertion.mechanism]
+    client_key = hmac.digest(upsertion.salted_password, b"Client Key", digest)
     return UserScramCredentialRecord(
-        one.user,
-        one.mechanism,
-        one.salt,
+        upsertion.user,
+        upsertion.mechanism,
+        upsertion.salt,
         hashlib.new(digest, client_key).digest(),
-        hmac.digest(one.salted_password, b"Server Key", digest),
-        one.iterations,
+        hmac.digest(upsertion.salted_password, b"Server Key", digest),
+        upsertion.iterations,
     )

@@ -1,4 +1,4 @@
-"""The configs that change while a cluster runs: of topics, of brokers, of groups.
+"""Configs that change while a cluster runs: those of topics, brokers and groups.
 
 A broker key may be set for all brokers (the resource without a name) or for one. Those from which
 the controller decides are the same for all. Every other broker key stands in the broker's file and
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CLUSTER_WIDE = ("min.insync.replicas", "unclean.leader.election.enable")
-"""The broker keys from which the controller decides."""
+"""Broker keys that the controller's decisions depend on."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerKey:
-    """A broker key that changes while the broker runs."""
+    """Broker key that changes while the broker runs."""
 
     name: str
     type: ConfigType
@@ -43,12 +43,12 @@ class BrokerKey:
     description: str
     rule: str
     key: TopicKey
-    """How its value is read."""
+    """Parser and rule of its value."""
     factor: int = 1
     """Its value times this is that of the topic key."""
 
     def parse(self, text: str) -> Value:
-        """The value in the topic key's unit; KafkaError(INVALID_CONFIG) says what it takes."""
+        """Return the value in the topic key's unit. Raises KafkaError(INVALID_CONFIG)."""
         try:
             return scaled(self.key, text, self.factor)
         except (ValueError, KeyError):
@@ -80,7 +80,7 @@ _OWN_KEYS = (
         "Bytes a second that this broker copies from one of its log directories to another.",
     ),
 )
-"""The dynamic broker keys that are no default of a topic key."""
+"""Dynamic broker keys that are not the default of a topic key."""
 
 
 def _broker_keys() -> dict[str, BrokerKey]:

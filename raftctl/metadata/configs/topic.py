@@ -1,9 +1,10 @@
-"""The configs of a topic: Apache Kafka's keys, each once, and what is in force for a topic.
+"""Configs of a topic: Kafka's keys, each once, and the values in force for a topic.
 
 An attribute of `TopicConfig` is a key with dots as underscores. A topic's overrides come first,
-then the broker's own keys (`topic_defaults`), then Apache Kafka's default. Times are milliseconds,
-sizes are bytes. Overrides are checked before they become records (`validate_topic_config`); whoever
-reads them from an image (`effective`) takes what it knows.
+then the broker's own keys (`topic_defaults`), then Kafka's default. Times are milliseconds, sizes
+are bytes. Overrides are checked before they become records (`validate_topic_config`). A reader of
+an image (`effective`) ignores keys that it does not know.
+
 Source: the topic configuration reference of Apache Kafka 4; KIP-1030 for its bounds.
 """
 
@@ -34,7 +35,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 
 class ConfigType(enum.IntEnum):
-    """The type of a config as DescribeConfigs numbers it."""
+    """Type of a config, as DescribeConfigs numbers it."""
 
     BOOLEAN = 1
     STRING = 2
@@ -46,7 +47,7 @@ class ConfigType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a value may be: `parse` raises ValueError, `rule` says in words what it takes."""
+    """Kind of value: `parse` raises ValueError, `rule` describes the valid values."""
 
     type: ConfigType
     parse: Callable[[str], Value]
@@ -63,14 +64,14 @@ class TopicKey:
     parse: Callable[[str], Value]
     """Text to value; raises ValueError."""
     rule: str
-    """What a value must be, for people."""
+    """Description of the valid values."""
     broker_keys: tuple[tuple[str, int], ...]
     """(broker key, factor): the first that the broker sets, times the factor, is its default."""
     description: str
 
 
 def text_of(value: Value) -> str:
-    """The value as it is written in a config."""
+    """Return the value as it is written in a config."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(value) if isinstance(value, tuple) else str(value)
@@ -177,7 +178,7 @@ _WITHOUT_EFFECT = {
 
 
 def _key(kind: _Kind, default: Value, description: str, *broker_keys: str | tuple[str, int]) -> Any:
-    """A field of `TopicConfig` that carries its own definition."""
+    """Return a field of `TopicConfig` that carries its own definition."""
     pairs = tuple((key, 1) if isinstance(key, str) else key for key in broker_keys)
     return dataclasses.field(default=default, metadata={"key": (kind, default, description, pairs)})
 
@@ -187,7 +188,7 @@ def _key(kind: _Kind, default: Value, description: str, *broker_keys: str | tupl
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What is in force for a topic."""
+    """Values in force for a topic."""
 
     cleanup_policy: tuple[str, ...] = _key(
         _choices("delete", "compact"),
@@ -373,7 +374,7 @@ TOPIC_KEYS: Mapping[str, TopicKey] = {
 
 
 def integer_key(name: str, low: int, high: int, default: int, description: str) -> TopicKey:
-    """A key, of something else than a topic, that takes an integer between these bounds."""
+    """Return a key of another resource than a topic, an integer between inclusive bounds."""
     kind = _integer(low, high)
     return TopicKey(name, kind.type, default, kind.parse, kind.rule, (), description)
 
@@ -382,10 +383,10 @@ def integer_key(name: str, low: int, high: int, default: int, description: str) 
 
 
 def topic_defaults(broker: object) -> TopicConfig:
-    """What holds for a topic without overrides on a broker with these settings.
+    """Return the values of a topic without overrides on a broker with these settings.
 
-    `broker` is any object whose attributes are broker keys with dots as underscores; what it lacks
-    or has as None keeps Apache Kafka's default.
+    `broker` is any object whose attributes are broker keys with dots as underscores. A key that it
+    lacks, or has as None, keeps Kafka's default.
     """
     values: dict[str, Value] = {}
     for key in TOPIC_KEYS.values():
@@ -399,7 +400,7 @@ def topic_defaults(broker: object) -> TopicConfig:
 
 
 def dynamic_defaults(overrides: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:
-    """What holds for a topic where these broker keys are set for all brokers while they run."""
+    """Return the values of a topic without overrides, with these dynamic broker keys."""
     values: dict[str, Value] = {}
     for key in TOPIC_KEYS.values() if overrides else ():
         for broker_key, factor in key.broker_keys:
@@ -410,7 +411,7 @@ def dynamic_defaults(overrides: Mapping[str, str], defaults: TopicConfig) -> Top
 
 
 def scaled(key: TopicKey, text: str, factor: int) -> Value:
-    """The value of a broker key in the unit of the topic key; ValueError if it is none."""
+    """Return the value of a broker key in the topic key's unit. Raises ValueError."""
     value = key.parse(text.strip())
     return max(-1, value * factor) if factor > 1 and isinstance(value, int) else value
 
@@ -418,9 +419,10 @@ def scaled(key: TopicKey, text: str, factor: int) -> Value:
 def topic_config(
     image: MetadataImage, topic: str, static: TopicConfig, broker_id: int | None = None
 ) -> TopicConfig:
-    """What holds for a topic of this image: its overrides, then what is set for this broker and
+    """Return the values in force for a topic.
 
-    for all brokers while they run, then `static`, what the file says.
+    In order of precedence: the topic's overrides in the image, the dynamic keys of this broker,
+    those of all brokers, then `static`, the values of the broker's file.
     """
     defaults = broker_topic_defaults(image, static, broker_id)
     return effective(image.config(TOPIC_RESOURCE, topic), defaults)
@@ -429,7 +431,7 @@ def topic_config(
 def broker_topic_defaults(
     image: MetadataImage, static: TopicConfig, broker_id: int | None = None
 ) -> TopicConfig:
-    """What holds for a topic without overrides; see `topic_config`."""
+    """Return the values of a topic without overrides; see `topic_config`."""
     defaults = dynamic_defaults(image.config(BROKER_RESOURCE, ""), static)
     if broker_id is None:
         return defaults
@@ -437,9 +439,10 @@ def broker_topic_defaults(
 
 
 def effective(overrides: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:
-    """What holds for a topic with these overrides. Keys that are not known here change nothing.
+    """Return the values of a topic with these overrides. Unknown keys are ignored.
 
-    KafkaError(INVALID_CONFIG) for a value that is not valid.
+    A newer controller may have written them, and the topic must still be served. Raises
+    KafkaError(INVALID_CONFIG) for an invalid value.
     """
     if not overrides:
         return defaults
@@ -501,5 +504,5 @@ def _attribute(name: str) -> str:
 
 
 def _untyped(values: dict[str, Value]) -> dict[str, Any]:
-    """The parsers give each attribute its own type, which a dict of values cannot show."""
+    """Return a config; the parsers give each attribute its type, which a dict cannot show."""
     return dict(values)

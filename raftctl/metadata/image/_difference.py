@@ -83,7 +83,7 @@ def _add_topic(delta: MetadataDelta, before: TopicImage | None, topic: TopicImag
         delta.add_topic(topic)
         return
     known = before.partitions
-    changed = [number for number, one in topic.items() if known.get(number) != one]
+    changed = [number for number, partition in topic.items() if known.get(number) != partition]
     if changed:
         delta.change_topic(topic, changed)
 

@@ -84,8 +84,8 @@ class BrokerImage:
         """Whether it supports this level; level 0 means not to use the feature."""
         if level == 0 or not self.features:
             return True
-        named = [one for one in self.features if one.name == feature]
-        return any(one.lowest <= level <= one.highest for one in named)
+        named = [known for known in self.features if known.name == feature]
+        return any(known.lowest <= level <= known.highest for known in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,9 @@ class MetadataImage:
             invariant(broker_id == broker.broker_id, "a broker is known by its id")
             broker.invariants(self.offset)
         self.topics.invariants()
-        directories = [one for broker in self.brokers.values() for one in broker.log_directories]
+        directories = [
+            directory for broker in self.brokers.values() for directory in broker.log_directories
+        ]
         invariant(len({*directories}) == len(directories), "a log directory is on one broker")
         for (resource_type, name), values in self.configs.items():
             exists = resource_type != TOPIC_RESOURCE or name in self.topics.ids

@@ -17,7 +17,7 @@ from raftctl.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one item."""
+    """Outcome of one item."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -25,19 +25,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class AdminResponse:
-    """An outcome for each item of the request, in order, or one error for all."""
+    """Outcome of each item of the request, in order, or one error for all."""
 
     TYPE_ID: ClassVar[int] = 160
     error: ErrorCode
     message: str
     outcomes: tuple[Outcome, ...]
     offset: int = -1
-    """An image of this offset or a later one shows what has changed."""
+    """Offset from which on images show the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """A topic that shall have `count` partitions, with the replicas of the new ones or none."""
+    """Topic and its new number of partitions, with the replicas of the added ones or None."""
 
     name: str
     count: int
@@ -70,7 +70,7 @@ class ElectLeadersRequest:
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """What became of one partition's election."""
+    """Outcome of one partition's election."""
 
     topic: str
     partition_id: int
@@ -80,18 +80,18 @@ class ElectionResult:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeadersResponse:
-    """A result for each partition asked for, or one error for all."""
+    """Result of each partition, or one error for all."""
 
     TYPE_ID: ClassVar[int] = 163
     error: ErrorCode
     message: str
     results: tuple[ElectionResult, ...]
     offset: int = -1
-    """An image of this offset or a later one shows the new leaders."""
+    """Offset from which on images show the new leaders."""
 
 
 class AlterOperation(enum.IntEnum):
-    """What to do with a config, as IncrementalAlterConfigs numbers it."""
+    """Operation on a config, as IncrementalAlterConfigs numbers it."""
 
     SET = 0
     DELETE = 1
@@ -110,7 +110,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAlteration:
-    """The changes of one resource's configs, all or none."""
+    """Changes of one resource's configs, all or none."""
 
     resource_type: int
     resource_name: str
@@ -130,7 +130,7 @@ class AlterConfigsRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition and the replicas it shall have; None cancels its reassignment."""
+    """Partition and its new replicas; None cancels its reassignment."""
 
     topic: str
     partition_id: int
@@ -153,7 +153,7 @@ UNSAFE_DOWNGRADE = 3
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """The level that a feature shall have."""
+    """New level of a feature."""
 
     feature: str
     level: int
@@ -171,7 +171,7 @@ class UpdateFeaturesRequest:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBrokerRequest:
-    """A broker that is gone for good; an `AdminResponse` without outcomes."""
+    """Removal of a broker or controller; the response is an `AdminResponse` without outcomes."""
 
     TYPE_ID: ClassVar[int] = 167
     broker_id: int
@@ -179,26 +179,26 @@ class UnregisterBrokerRequest:
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuorumRequest:
-    """How far the replicas of the metadata log are; only the quorum's leader knows."""
+    """Request for the state of the metadata log's replicas, which only the leader knows."""
 
     TYPE_ID: ClassVar[int] = 168
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A replica of the metadata log; -1 where nothing is known. Times are of the wall clock."""
+    """Replica of the metadata log; -1 for unknown values. Times are wall clock, in ms."""
 
     replica_id: int
     log_end_offset: int
     last_fetch_ms: int
     last_caught_up_ms: int
     directory_id: UUID | None = None
-    """Of its metadata directory."""
+    """Id of its metadata directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumNode:
-    """Where a voter listens."""
+    """Address of a voter."""
 
     node_id: int
     host: str
@@ -207,7 +207,7 @@ class QuorumNode:
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuorumResponse:
-    """The quorum as its leader sees it."""
+    """State of the quorum as its leader knows it."""
 
     TYPE_ID: ClassVar[int] = 169
     error: ErrorCode
@@ -219,4 +219,4 @@ class DescribeQuorumResponse:
     observers: tuple[QuorumReplica, ...]
     offset: int = -1
     nodes: tuple[QuorumNode, ...] = ()
-    """The voters, as far as it is known where they listen."""
+    """Voters whose addresses are known."""

@@ -12,7 +12,7 @@ from raftctl.metadata.records import Endpoint, FeatureRange
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerRequest:
-    """A broker's incarnation introduces itself (row C2)."""
+    """Registration of a broker's incarnation (row C2)."""
 
     TYPE_ID: ClassVar[int] = 110
     broker_id: int
@@ -22,14 +22,14 @@ class RegisterBrokerRequest:
     rack: str | None
     log_directories: tuple[UUID, ...]
     features: tuple[FeatureRange, ...] = ()
-    """What the broker can work with; empty: it does not tell, and nothing is checked."""
+    """Feature levels that the broker supports; empty: unknown, and nothing is checked."""
     previous_broker_epoch: int = -1
-    """Of the incarnation that stopped cleanly here before; -1 if that cannot be told (KIP-966)."""
+    """Epoch of the last incarnation, if it stopped cleanly on this disk; else -1 (KIP-966)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerResponse:
-    """The broker epoch to use from now on."""
+    """Response with the broker epoch to use from now on."""
 
     TYPE_ID: ClassVar[int] = 111
     error: ErrorCode
@@ -48,12 +48,12 @@ class BrokerHeartbeatRequest:
     want_fence: bool
     want_shut_down: bool
     offline_log_directories: tuple[UUID, ...] = ()
-    """Those that have failed since this incarnation registered (KIP-858)."""
+    """Log directories that have failed since this incarnation registered (KIP-858)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatResponse:
-    """What the controller makes of the broker now."""
+    """State of the broker after the heartbeat."""
 
     TYPE_ID: ClassVar[int] = 113
     error: ErrorCode
@@ -61,14 +61,14 @@ class BrokerHeartbeatResponse:
     fenced: bool
     should_shut_down: bool
     metadata_offset: int = -1
-    """The last offset the controller had replayed when it answered."""
+    """Last offset that the controller had replayed when it decided the request."""
     session_timeout_ms: int = -1
-    """How long the session lasts without another heartbeat; -1: the broker's own setting."""
+    """Session timeout in ms from this heartbeat on; -1: the broker's own setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionItem:
-    """A leader proposes a new ISR for one partition (KIP-497, broker epochs: KIP-903)."""
+    """ISR of one partition as its leader proposes it (KIP-497; KIP-903 for broker epochs)."""
 
     topic_id: UUID
     partition_id: int
@@ -81,7 +81,7 @@ class AlterPartitionItem:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionRequest:
-    """A leader proposes ISR changes."""
+    """ISR changes that a leader proposes."""
 
     TYPE_ID: ClassVar[int] = 114
     broker_id: int
@@ -91,7 +91,7 @@ class AlterPartitionRequest:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionResult:
-    """The state after the change, or why not."""
+    """State of a partition after the change, or the error."""
 
     topic_id: UUID
     partition_id: int
@@ -104,7 +104,7 @@ class AlterPartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionResponse:
-    """A result for each item, in order, or one error for all."""
+    """Result of each item, in order, or one error for all."""
 
     TYPE_ID: ClassVar[int] = 115
     error: ErrorCode
@@ -113,7 +113,7 @@ class AlterPartitionResponse:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIdsRequest:
-    """A broker wants a block of producer ids (row C10)."""
+    """Request of a broker for a block of producer ids (row C10)."""
 
     TYPE_ID: ClassVar[int] = 116
     broker_id: int
@@ -132,7 +132,7 @@ class AllocateProducerIdsResponse:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create: counts (-1 for the default), or an assignment of replicas."""
+    """Topic to create: counts (-1 for the default), or an assignment of replicas."""
 
     name: str
     partitions: int = -1
@@ -153,7 +153,7 @@ class CreateTopicsRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """What became of one topic."""
+    """Result of one topic."""
 
     name: str
     error: ErrorCode
@@ -165,7 +165,7 @@ class TopicResult:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsResponse:
-    """A result for each topic, in order."""
+    """Result of each topic, in order."""
 
     TYPE_ID: ClassVar[int] = 119
     error: ErrorCode
@@ -183,7 +183,7 @@ class DeleteTopicsRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsResponse:
-    """A result for each topic, in order."""
+    """Result of each topic, in order."""
 
     TYPE_ID: ClassVar[int] = 121
     error: ErrorCode
@@ -201,7 +201,7 @@ class DirectoryAssignment:
 
 @dataclass(frozen=True, slots=True)
 class AssignReplicasToDirsRequest:
-    """A broker with several log directories says where its replicas are (KIP-858)."""
+    """Log directories of a broker's replicas (KIP-858)."""
 
     TYPE_ID: ClassVar[int] = 122
     broker_id: int
@@ -211,7 +211,7 @@ class AssignReplicasToDirsRequest:
 
 @dataclass(frozen=True, slots=True)
 class AssignReplicasToDirsResponse:
-    """An error for each assignment, in order, or one for all."""
+    """Error of each assignment, in order, or one for all."""
 
     TYPE_ID: ClassVar[int] = 123
     error: ErrorCode
@@ -220,7 +220,7 @@ class AssignReplicasToDirsResponse:
 
 @dataclass(frozen=True, slots=True)
 class RegisterControllerRequest:
-    """A controller, voter or standby, tells what it can work with (KIP-919)."""
+    """Registration of a controller, voter or standby, with the levels it supports (KIP-919)."""
 
     TYPE_ID: ClassVar[int] = 124
     controller_id: int

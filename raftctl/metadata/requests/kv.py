@@ -1,8 +1,4 @@
-"""What clients of keys and values ask of the active controller beyond gets and puts (row Q10).
-
-Sessions, ephemeral keys, locks, and writes that a lock guards. See `raftctl.metadata.requests` for
-how they travel.
-"""
+"""Requests for keys and values, sessions, ephemeral keys, locks and guarded writes (row Q10)."""
 
 from __future__ import annotations
 
@@ -13,18 +9,18 @@ from uuid import UUID
 from raftctl.errors import ErrorCode
 
 ANY_VERSION = -2
-"""Of a key that is to be compared: the version does not matter."""
+"""Expectation of a version that any version meets."""
 NO_VERSION = -1
-"""The version of a key that does not exist."""
+"""Version of a key that does not exist."""
 NO_TOKEN = -1
-"""The token of a lock that nobody holds."""
+"""Token of a lock without a holder."""
 SESSION_TIMEOUT_MIN_MS = 1_000
 SESSION_TIMEOUT_MAX_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
 class KvGetRequest:
-    """What is the value of the key? Linearizable: no older than any write answered before."""
+    """Read of a key, linearizable: it returns no older value than any write answered before."""
 
     TYPE_ID: ClassVar[int] = 140
     key: str
@@ -32,7 +28,7 @@ class KvGetRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvGetResponse:
-    """The value; None and `NO_VERSION` if there is no such key."""
+    """Value and version; None and `NO_VERSION` if the key does not exist."""
 
     TYPE_ID: ClassVar[int] = 141
     value: bytes | None
@@ -69,7 +65,7 @@ class KvCasRequest:
     key: str
     value: bytes | None
     expected_version: int
-    """A version, `NO_VERSION` for "must not exist", or `ANY_VERSION`."""
+    """Version; `NO_VERSION` if the key must not exist; `ANY_VERSION` for no expectation."""
     expected_value: bytes | None = None
     """None: the value does not matter."""
 
@@ -95,12 +91,12 @@ class KvGuardedWriteRequest:
     value: bytes | None
     """None removes the key."""
     expected_version: int = ANY_VERSION
-    """As in a `KvCasRequest`."""
+    """See `KvCasRequest`."""
     expected_value: bytes | None = None
     session_id: UUID | None = None
-    """The session that the key goes with. None: a key that exists stays bound as it is."""
+    """Session that owns the key from now on. None: an existing key keeps its owner."""
     lock: str | None = None
-    """The lock that must be held with this token."""
+    """Lock that must be held with `token`."""
     token: int = NO_TOKEN
 
 
@@ -115,7 +111,7 @@ class KvOpenSessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvHeartbeatRequest:
-    """The session lives: a full timeout begins."""
+    """Heartbeat of a session; its full timeout begins again."""
 
     TYPE_ID: ClassVar[int] = 149
     session_id: UUID
@@ -131,7 +127,7 @@ class KvCloseSessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvSessionResponse:
-    """The session's timeout. Error: UNKNOWN_MEMBER_ID if it is over, or never was."""
+    """Timeout of the session in ms. Error: UNKNOWN_MEMBER_ID if it is not open."""
 
     TYPE_ID: ClassVar[int] = 151
     error: ErrorCode
@@ -140,7 +136,7 @@ class KvSessionResponse:
 
 @dataclass(frozen=True, slots=True)
 class KvLockRequest:
-    """A place in the queue for the lock; a session that has one keeps it."""
+    """Request for a place in the queue for a lock; a session that has one keeps it."""
 
     TYPE_ID: ClassVar[int] = 152
     lock: str
@@ -169,7 +165,7 @@ class KvLockResponse:
     error: ErrorCode
     token: int = NO_TOKEN
     holder: int = NO_TOKEN
-    """The holder's token."""
+    """Token of the holder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +177,7 @@ class KvBarrierRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvBarrierResponse:
-    """An image of this offset or a later one."""
+    """Offset that an image must have reached to be up to date."""
 
     TYPE_ID: ClassVar[int] = 156
     offset: int
@@ -202,7 +198,7 @@ CoordinationRequest = (
 def unguarded(
     request: KvGuardedWriteRequest,
 ) -> KvPutRequest | KvCasRequest | KvDeleteRequest:
-    """The write without its session and its lock."""
+    """Return the write without its session and its lock."""
     key, value = request.key, request.value
     if request.expected_version != ANY_VERSION or request.expected_value is not None:
         return KvCasRequest(key, value, request.expected_version, request.expected_value)

@@ -13,10 +13,10 @@ from raftctl.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class QuotaAlteration:
-    """The changes of one entity's quotas, all or none."""
+    """Changes of one entity's quotas, all or none."""
 
     entity: tuple[tuple[str, str | None], ...]
-    """(type, name); None stands for whoever has no quota of their own."""
+    """(type, name); a name of None is the default of its type."""
     changes: tuple[tuple[str, float | None], ...]
     """(key, value); None removes the quota."""
 
@@ -32,7 +32,7 @@ class AlterClientQuotasRequest:
 
 @dataclass(frozen=True, slots=True)
 class AclBinding:
-    """Who may (or must not) do what with which resources, from where."""
+    """Entry of an access control list: principal, host, operation, permission and resource."""
 
     resource_type: int
     resource_name: str
@@ -74,7 +74,7 @@ class DeleteAclsRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeletedAcls:
-    """What one filter has removed."""
+    """Entries that one filter has removed."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -83,7 +83,7 @@ class DeletedAcls:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAclsResponse:
-    """The outcome of each filter, in order."""
+    """Outcome of each filter, in order."""
 
     TYPE_ID: ClassVar[int] = 183
     error: ErrorCode
@@ -94,7 +94,7 @@ class DeleteAclsResponse:
 
 @dataclass(frozen=True, slots=True)
 class ScramDeletion:
-    """A user loses the credential of a mechanism."""
+    """Removal of a user's credential of a mechanism."""
 
     user: str
     mechanism: int
@@ -102,7 +102,7 @@ class ScramDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """A user gets a credential; the salted password is not kept."""
+    """New credential of a user; the salted password is not stored."""
 
     user: str
     mechanism: int
@@ -120,6 +120,8 @@ class AlterScramRequest:
     upsertions: tuple[ScramUpsertion, ...]
 
     def users(self) -> list[str]:
-        """The users named, each once, in order."""
-        named = [one.user for one in self.deletions] + [one.user for one in self.upsertions]
+        """Return the users named, each once, in order."""
+        named = [change.user for change in self.deletions] + [
+            change.user for change in self.upsertions
+        ]
         return list(dict.fromkeys(named))
