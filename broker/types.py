@@ -19,7 +19,7 @@ _EPOCH_PER_TRANSACTION = 2
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
-"""The brokers' own, with what their coordinators know."""
+"""The brokers' own topics, with the state of their coordinators."""
 CONSUMER = -1
 """The replica id of a client that is not a broker."""
 ALL_IN_SYNC = -1
@@ -41,7 +41,7 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topic to its partitions, both in order."""
+    """Return each topic with its partitions, both in order."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
@@ -50,7 +50,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class LeaderHint:
-    """The current leader, for a client that got NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
+    """The current leader, sent to a client with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
 
     leader_id: int
     leader_epoch: int
@@ -64,7 +64,7 @@ class EndMarker(NamedTuple):
     commit: bool
     coordinator_epoch: int
     transaction_version: int = 0
-    """2: bears the epoch of the producer's next transaction, so no later marker is the same."""
+    """2: it bears the epoch of the producer's next transaction, so no later marker is the same."""
 
     @property
     def bears_next_epoch(self) -> bool:
@@ -92,7 +92,7 @@ Appendable = Buffer | Prepared | KafkaError | OwnBatch | EndMarker
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """What became of one partition's records."""
+    """The result of appending to one partition."""
 
     error: ErrorCode
     base_offset: int = -1
@@ -101,7 +101,7 @@ class AppendResult:
     message: str | None = None
     current_leader: LeaderHint | None = None
     record_errors: Mapping[int, str] = field(default_factory=dict)
-    """Which records of the batch are to blame, by index, and why (KIP-467)."""
+    """The refused records of the batch by index, with the reason (KIP-467)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class FetchParams:
     first: int = 0
     """Index of the partition to read first: the limits may leave nothing for the last (R10)."""
     may_be_deposed: bool = False
-    """Whether other brokers may lead by now what this one led, without its having heard of it."""
+    """Whether another broker may lead what this one led, because its session may have ended."""
 
 
 class FetchKey(NamedTuple):
@@ -163,7 +163,7 @@ class EpochEndOffset:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """What one partition of a Fetch gets."""
+    """The result of one partition of a Fetch."""
 
     error: ErrorCode
     high_watermark: int = -1
@@ -196,7 +196,7 @@ class OffsetLookup:
 
 @dataclass(frozen=True, slots=True)
 class OffsetResult:
-    """Where that is; offset -1 if no record qualifies."""
+    """The offset that was found; -1 if no record qualifies."""
 
     error: ErrorCode
     offset: int = -1
@@ -206,7 +206,7 @@ class OffsetResult:
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
-    """What one partition of a DeleteRecords came to."""
+    """The result of one partition of a DeleteRecords."""
 
     error: ErrorCode
     low_watermark: int = -1
@@ -215,7 +215,7 @@ class DeletedRecords:
 
 @dataclass(frozen=True, slots=True)
 class ProducerFacts:
-    """A producer as a partition knows it; -1 where there is nothing to tell."""
+    """A producer as a partition knows it; -1 for a field without a value."""
 
     producer_id: int
     producer_epoch: int
@@ -243,7 +243,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryFacts:
-    """One of `log.dirs`; sizes in bytes, -1 where the disk does not tell."""
+    """One of `log.dirs`; sizes in bytes, -1 if the disk does not report them."""
 
     error: ErrorCode
     path: str

@@ -1,13 +1,13 @@
-"""What is acknowledged only when it is on the disk (row L8).
+"""Flushes that acknowledgements wait for (row L8).
 
-With `flush.messages` no replica has more records than that unflushed when it answers, whatever
-the acks. Where `flush.on.ack` is set, acks=all means fsynced on every in-sync replica.
+With `flush.messages` no replica has more unflushed records than that when it answers, whatever the
+acks. Where `flush.on.ack` is set, acks=all means fsynced on every in-sync replica.
 
-A leader counts its own log only as far as it is durable, so that the high watermark, and with it
-acks=all and what consumers see, waits for its disk. A follower fetches from its log end only when
-all below is durable, so that what it asks for still says what it has after a loss of power.
+A leader counts its own log only up to its durable end. So the high watermark, and with it acks=all
+and what consumers see, waits for its disk. A follower fetches from its log end only when all below
+is durable, so that its position is still true after a loss of power.
 
-One flush of a partition is under way at a time: what is appended meanwhile shares the next one.
+One flush of a partition is under way at a time; batches appended meanwhile share the next one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class AckFlusher:
     """Flushes the partitions that a broker leads."""
 
     def __init__(self, flushed: Callable[[Partition], None]) -> None:
-        """`flushed` is told of each partition of which more is durable."""
+        """`flushed` is called with each partition of which more is durable."""
         self._flushed = flushed
         self._running: dict[Partition, None] = {}
 
     def answer(
         self, results: list[AppendResult], appended: Sequence[Partition | None]
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
-        """The results of acks=1, when the flushes that are due are done."""
+        """Return the results of acks=1, once the flushes that are due are done."""
         flushes = {
             index: replica.log.flush_through(replica.log.log_end_offset)
             for index, replica in enumerate(appended)
@@ -48,7 +48,7 @@ class AckFlusher:
         return asyncio.get_running_loop().create_task(_flushed_first(results, flushes))
 
     def request(self, replica: Partition) -> None:
-        """Flushes what the partition's log has, if its acknowledgements wait for that."""
+        """Flush a partition's log if its acknowledgements wait for that."""
         if replica in self._running or not replica.awaits_flush:
             return
         self._running[replica] = None

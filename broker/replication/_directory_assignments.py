@@ -1,8 +1,10 @@
-"""Tells the controller in which log directory each replica is, so that it knows what fails with it.
+"""Reports to the controller which log directory each replica is in, so that it knows what fails
+with it.
 
-Only brokers with several log directories have something to tell: where the only one fails, the
-broker ends. Assignments of many partitions travel in one request; one request is in flight at a
-time. What is refused is told again, less and less often, until it is taken or superseded.
+Only brokers with several log directories report: where the only one fails, the broker ends.
+Assignments of many partitions travel in one request, and one request is in flight at a time.
+Refused ones are sent again, less and less often, until they are accepted or superseded.
+
 Source: KIP-858 (AssignReplicasToDirs).
 """
 
@@ -36,7 +38,7 @@ _ITEMS_MAX = 1_000
 
 
 class DirectoryAssignments:
-    """What is still to be told; `run` it as a task."""
+    """The assignments that are still to be reported; `run` it as a task."""
 
     def __init__(self, context: BrokerContext, logs: LogManager) -> None:
         self._context = context
@@ -46,7 +48,7 @@ class DirectoryAssignments:
         self._arrived = asyncio.Event()
 
     def check(self, replica: Partition, image: MetadataImage) -> None:
-        """Has the controller told, unless the image shows that it knows."""
+        """Report the directory of a replica, unless the image has it already."""
         partition = replica.partition
         topic = image.topics.by_id(replica.topic_id)
         known = None if topic is None else topic.partitions.get(partition.partition)
@@ -69,11 +71,11 @@ class DirectoryAssignments:
         return UNASSIGNED if has_one or path is None else self._context.directory_ids[path]
 
     def forget(self, partition: TopicPartition) -> None:
-        """It is known, or there is no such replica any more."""
+        """Drop the report of a replica that the image has, or that is gone."""
         self._waiting.pop(partition, None)
 
     async def run(self) -> None:
-        """Tells what waits, for ever."""
+        """Send the waiting reports; until cancelled."""
         backoff_ms = _FIRST_BACKOFF_MS
         while True:
             await self._arrived.wait()
@@ -86,7 +88,7 @@ class DirectoryAssignments:
                 self._arrived.clear()
 
     async def _send(self) -> bool:
-        """One request; returns whether nothing of it must be told again."""
+        """Send one request; return whether everything in it was accepted."""
         batch = list(self._waiting.items())[:_ITEMS_MAX]
         errors = await self._ask(tuple(assignment for _, assignment in batch))
         refused: dict[TopicPartition, DirectoryAssignment] = {}
@@ -102,7 +104,7 @@ class DirectoryAssignments:
         return not refused
 
     async def _ask(self, assignments: tuple[DirectoryAssignment, ...]) -> list[ErrorCode]:
-        """The error of each."""
+        """Return the error of each assignment."""
         context = self._context
         request = AssignReplicasToDirsRequest(
             context.config.node_id, context.broker_epoch(), assignments

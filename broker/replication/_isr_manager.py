@@ -1,8 +1,8 @@
-"""Carries proposed ISR changes to the controller and its answers back (row R3, KIP-497).
+"""Carries proposed ISR changes to the controller and its responses back (row R3, KIP-497).
 
-Proposals of many partitions travel in one request; one request is in flight at a time, and a
-partition has one open proposal by its own state. What is refused for a passing reason is sent
-again, unless the proposal has been superseded meanwhile.
+Proposals of many partitions travel in one request, and one request is in flight at a time. A
+partition has one open proposal, by its own state. One that is refused for a passing reason is sent
+again, unless it has been superseded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RETRY_BACKOFF_MS = 50
 REQUEST_TIMEOUT_MS = 10_000
 _ITEMS_MAX = 1_000
 _AT_ONCE = 50
-"""So many answers are applied before others have their turn: some milliseconds."""
+"""The number of responses that are applied before other tasks run: some milliseconds."""
 
 
 class IsrManager:
@@ -44,18 +44,18 @@ class IsrManager:
         self._arrived = asyncio.Event()
 
     def submit(self, replica: Partition, proposal: IsrProposal) -> None:
-        """Sends the proposal soon."""
+        """Send the proposal with the next request."""
         self._waiting[replica.partition] = proposal, replica
         self._arrived.set()
 
     def invariants(self) -> None:
-        """Check that what waits is sent, and under the partition that proposes it."""
+        """Check that a waiting proposal is that of its partition, and wakes the task."""
         for partition, (_, replica) in self._waiting.items():
             invariant(replica.partition == partition, "a proposal is of its partition")
         invariant(self._arrived.is_set() or not self._waiting, "a proposal that waits is sent")
 
     async def run(self) -> None:
-        """Sends what waits, for ever."""
+        """Send the waiting proposals; until cancelled."""
         while True:
             await self._arrived.wait()
             if not await self._send():
@@ -64,7 +64,7 @@ class IsrManager:
                 self._arrived.clear()
 
     async def _send(self) -> bool:
-        """One request; returns whether nothing of it must be sent again."""
+        """Send one request; return whether nothing of it must be sent again."""
         batch = [self._waiting.pop(key) for key in list(self._waiting)[:_ITEMS_MAX]]
         batch = [(p, replica) for p, replica in batch if replica.state.proposal is p]
         if not batch:
@@ -82,7 +82,7 @@ class IsrManager:
     async def _ask(
         self, batch: list[tuple[IsrProposal, Partition]]
     ) -> list[AlterPartitionResult | None]:
-        """The result of each; None where none came."""
+        """Return the result of each proposal; None where none came."""
         context = self._context
         items = tuple(self._item(proposal, replica) for proposal, replica in batch)
         request = AlterPartitionRequest(context.config.node_id, context.broker_epoch(), items)
@@ -113,7 +113,7 @@ class IsrManager:
     def _apply_result(
         self, replica: Partition, proposal: IsrProposal, result: AlterPartitionResult | None
     ) -> bool:
-        """Applies an answer; returns whether to send the proposal again."""
+        """Apply the controller's result; return whether to send the proposal again."""
         state = replica.state
         if result is None:
             return state.proposal is proposal

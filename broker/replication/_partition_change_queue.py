@@ -1,8 +1,8 @@
-"""Replicas that are new to this broker, or changed, taken up a few at a time.
+"""Changes of partitions from the image, applied a few at a time.
 
-A topic may bring thousands at once, and each makes a directory and files; a broker that leaves
-hands over the lead of as many. Meanwhile the loop must answer, and heartbeats must go out, or the
-broker is fenced for its diligence.
+A topic may bring thousands of replicas at once, each with a directory and files to make. A broker
+that leaves hands over the lead of as many. Between a few of them other tasks must run: without
+heartbeats the broker would be fenced.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import PartitionImage
 
 AT_ONCE = 20
-"""So many new ones in one turn of the loop: some milliseconds."""
+"""The number of new replicas in one turn of the loop: some milliseconds."""
 CHANGES_AT_ONCE = 250
-"""So many that are here already: some 10 ms where all of them begin to lead."""
+"""The number of changes to replicas that are here: some 10 ms if all of them begin to lead."""
 
 
 class PartitionChangeQueue:
-    """Partitions to take up, each with the newest image of it, in the order they were told."""
+    """Partitions to change, each with its newest image, in the order of their first change."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class PartitionChangeQueue:
         all_taken: Callable[[], None],
         at_once: int = AT_ONCE,
     ) -> None:
-        """`all_taken` hears of each time that nothing waits any more."""
+        """`take` applies one change; `all_taken` is called each time the queue becomes empty."""
         self._at_once = at_once
         self._take = take
         self._all_taken = all_taken
@@ -44,17 +44,17 @@ class PartitionChangeQueue:
         return len(self._waiting)
 
     def add(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
-        """What was told of the partition before and still waits is out of date."""
+        """Add a change; an earlier one of the same partition is out of date."""
         self._waiting[partition] = (topic_id, image)
 
     def forget(self, partition: TopicPartition, topic_id: UUID) -> None:
-        """The partition is deleted, or moved away before it was taken up."""
+        """Drop the change of a partition that is deleted, or that has moved away."""
         waiting = self._waiting.get(partition)
         if waiting is not None and waiting[0] == topic_id:
             del self._waiting[partition]
 
     def take_some(self) -> None:
-        """Takes up the first that wait; `run` goes on with the others."""
+        """Apply the first changes; `run` goes on with the others."""
         for partition in list(islice(self._waiting, self._at_once)):
             self._take(partition, *self._waiting.pop(partition))
         if self._waiting:
@@ -64,7 +64,7 @@ class PartitionChangeQueue:
             self._all_taken()
 
     async def run(self) -> None:
-        """Takes up what waits, a turn of the loop for each few; until cancelled."""
+        """Apply the waiting changes, a few in each turn of the loop; until cancelled."""
         while True:
             await self._more.wait()
             self.take_some()

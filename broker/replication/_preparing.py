@@ -1,7 +1,7 @@
-"""Checks produced batches, and packs them as their topics want, before they are appended.
+"""Checks produced batches, and repacks them as their topics want, before they are appended.
 
-A batch that takes long, as one of many thousand records does, is left to a worker, so that one
-client does not stall the event loop for all. Its request is appended once all of it is prepared.
+A batch that takes long, such as one of many thousand records, is left to a worker, so that one
+client does not stall the event loop. Its request is appended once all of it is prepared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Preparing:
-    """What one broker prepares: on the event loop, or in turn on its worker."""
+    """The preparation of one broker's batches: on the event loop, or in turn on its worker."""
 
     def __init__(
         self,
@@ -38,9 +38,10 @@ class Preparing:
     def prepare(
         self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
     ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
-        """What to append for each entry, later if a worker has to prepare some of it.
+        """Return what to append for each entry, later if a worker has to prepare some of it.
 
-        That of a refused entry is the KafkaError. What is not replica stays as it is.
+        For a refused entry that is the KafkaError. The batch of a partition that is not here is
+        unchanged.
         """
         ready = [self._at_once(partition, batch, acks) for partition, batch in entries]
         if all(one is not None for one in ready):
@@ -79,5 +80,5 @@ class Preparing:
             return error
 
     def close(self) -> None:
-        """Ends the worker."""
+        """End the worker."""
         self._worker.close()

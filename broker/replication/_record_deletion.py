@@ -1,8 +1,9 @@
 """DeleteRecords: hides the beginning of logs, and waits until no replica shows it any more (L7).
 
-The leader moves its log start at once; its followers learn of it with their fetches and tell of
-their own with the next ones. The answer carries the low watermark, the least log start of all
-replicas whose brokers are alive: who is away catches up before anyone reads from it.
+The leader moves its log start at once. Its followers learn of it with their fetches, and report
+their own log start with the next ones. The response has the low watermark, the least log start of
+all replicas whose brokers are alive. A replica that is away catches up before anyone reads from it.
+
 Source: KIP-107.
 """
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
-    """Deleted at the leader, not yet at all replicas."""
+    """A request that is done at the leader, and not yet at all replicas."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
         awaited: dict[int, tuple[Partition, int]],
         lives: Callable[[int], bool],
     ) -> None:
-        """`awaited`: by index into the results, the log start that replicas must reach."""
+        """`absence` returns why a partition is not here; `lives`: registered and not fenced."""
         super().__init__(loop)
         self._results = results
         self._awaited = awaited
@@ -41,17 +42,17 @@ class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """What it waits for."""
+        """The partitions that it waits for."""
         return [replica.partition for replica, _ in self._awaited.values()]
 
     def complete_at_once(self) -> bool:
-        """Settles what need not wait; returns whether that is everything."""
+        """Take the results that are known already; return whether those are all."""
         for partition in self.partitions:
             self.is_complete_after(partition)
         return not self._awaited
 
     def is_complete_after(self, partition: TopicPartition) -> bool:
-        """Settles what it deleted from this partition, if that can be said now."""
+        """Take the result of this partition, if it is known now; return whether all are."""
         for index, (replica, offset) in list(self._awaited.items()):
             if replica.partition != partition:
                 continue
@@ -62,7 +63,7 @@ class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
         return not self._awaited
 
     def answer(self) -> list[DeletedRecords]:
-        """The results; what is still awaited has timed out, and is deleted nevertheless."""
+        """Return the results. Those still awaited have timed out, but are deleted at the leader."""
         for index in self._awaited:
             late = replace(self._results[index], error=ErrorCode.REQUEST_TIMED_OUT)
             self._results[index] = late
@@ -71,7 +72,7 @@ class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
 
 
 class RecordDeletion:
-    """Does and remembers the DeleteRecords requests of a broker."""
+    """The DeleteRecords requests of a broker, those that wait included."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class RecordDeletion:
         absence: Callable[[TopicPartition], ErrorCode],
         lives: Callable[[int], bool],
     ) -> None:
-        """`absence` says why a partition is not here; `lives`: registered and not fenced."""
+        """`absence` returns why a partition is not here; `lives`: registered and not fenced."""
         self._loop = loop
         self._replicas = replicas
         self._absence = absence
@@ -97,7 +98,7 @@ class RecordDeletion:
     def delete(
         self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
     ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
-        """Hides what is below each offset; results in order of the entries."""
+        """Hide the records below each offset; return results in the order of the entries."""
         results: list[DeletedRecords] = []
         awaited: dict[int, tuple[Partition, int]] = {}
         for index, (partition, offset) in enumerate(entries):
@@ -118,15 +119,15 @@ class RecordDeletion:
         return self._waiting.wait(operation, operation.partitions, timeout_ms)
 
     def wake(self, partition: TopicPartition) -> None:
-        """A replica of it has moved its log start, or another one leads."""
+        """Note that a replica moved its log start, or that another one leads."""
         self._waiting.wake(partition)
 
     def wake_all(self) -> None:
-        """Brokers have come or gone."""
+        """Note that brokers came or went."""
         if self._waiting:
             for partition in list(self._replicas):
                 self._waiting.wake(partition)
 
     def close(self) -> None:
-        """Cancels what waits."""
+        """Cancel the waiting requests."""
         self._waiting.close()

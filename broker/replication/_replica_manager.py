@@ -1,9 +1,10 @@
-"""`ReplicaManager`: every partition of which this broker has a replica, and who waits for them.
+"""`ReplicaManager`: every partition of which this broker has a replica, and the waiting requests.
 
 Turns images into leaders and followers, requests into appends and reads. It is the only part that
-waits: a produce for its replicas, a fetch for bytes. What a request does to the logs is done when
-the call returns; a future stands for an answer that comes later. All on the event loop; one node
-may have several in one process.
+waits: a produce for its replicas, a fetch for bytes. The effect of a request on the logs is
+complete when the call returns; a future stands for a response that comes later.
+
+Everything runs on the event loop. One process may have several nodes.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _WITHOUT_LOG_START = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 _SHRUNK_A_TURN = 500
-"""Of so many partitions are the replicas looked at before others have their turn."""
+"""The number of partitions whose followers are checked before other tasks run."""
 
 
 def _topic_id(image: MetadataImage, partition: TopicPartition) -> UUID | None:
@@ -76,8 +77,9 @@ def _topic_id(image: MetadataImage, partition: TopicPartition) -> UUID | None:
 
 
 def _tells_log_start(refusal: KafkaError) -> bool:
-    """Whether the answer has the log start: a producer compares it with what it last wrote, to tell
-    records that expired from records that were lost (KIP-360).
+    """Return whether the response has the log start.
+
+    A producer compares it with its last offset, to distinguish expired from lost records (KIP-360).
     """
     return refusal.code not in _WITHOUT_LOG_START and not isinstance(refusal, NotOneBatchError)
 
@@ -164,7 +166,7 @@ class ReplicaManager(LogListener):
 
     @property
     def follows_image(self) -> bool:
-        """Whether what is replica here leads and follows as the newest image says."""
+        """Whether every replica here leads or follows as the newest image has it."""
         return not self._changed
 
     def invariants(self, changed: Iterable[Partition] | None = None) -> None:
@@ -195,7 +197,7 @@ class ReplicaManager(LogListener):
         self._logs.invariants()
 
     async def start(self) -> None:
-        """Recovers the logs; partitions are served once an image names them."""
+        """Recover the logs; partitions are served once an image names them."""
         await self._logs.start(self)
         self._context.stopped_cleanly(self._logs.clean_epoch)
         self._background.start(self._new_replicas.run())
@@ -205,7 +207,7 @@ class ReplicaManager(LogListener):
         self._background.start(self._shrink_periodically())
 
     async def stop(self) -> None:
-        """Stops copying, cancels what waits, closes the logs cleanly."""
+        """Stop copying, cancel the waiting requests, close the logs cleanly."""
         await self._background.stop()
         self._produces.close()
         self._fetches.close()
@@ -218,7 +220,11 @@ class ReplicaManager(LogListener):
     # --- images ---------------------------------------------------------------------------------
 
     def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Leads and follows what the image says; starts work and does not wait for it."""
+        """Lead and follow as the image has it. Starts the work and does not wait for it.
+
+        New replicas and changes are queued and applied a few at a time, except those of internal
+        topics.
+        """
         if self._image is EMPTY_IMAGE:
             for path in self._logs.keep_one(partial(_topic_id, image)):
                 self._context.runtime.log.warning("second_log_set_aside", path=path)
@@ -261,7 +267,7 @@ class ReplicaManager(LogListener):
         try:
             replica = self._host(partition, topic_id)
         except KafkaError as error:
-            # Of one partition only: where no directory is left the node has been told to end.
+            # Of this partition only: with no directory left, the node is ending already.
             self._refuse(partition, error.message)
             return
         self._places.check(replica, self._image)
@@ -274,10 +280,10 @@ class ReplicaManager(LogListener):
         self._wake(partition)
 
     def _is_out_of_reach(self, partition: TopicPartition, image: PartitionImage) -> bool:
-        """Whether the replica's log may be in a directory that has been offline since the start.
+        """Return whether the replica's log may be in a directory that is offline since the start.
 
-        Nothing is made anew elsewhere in its place then: an empty log must not pass for it. A
-        replica that is in no directory yet is out of reach only if it counts as in sync.
+        No empty log may take its place then: it would count as in sync with nothing in it. A
+        replica that is in no directory yet is out of reach only if it is in the ISR.
         """
         offline = self._logs.offline_directories
         if not offline or self._logs.get(partition) is not None:
@@ -311,7 +317,7 @@ class ReplicaManager(LogListener):
         self._fetchers.follow(replica, image.leader)
 
     def _host(self, partition: TopicPartition, topic_id: UUID) -> Partition:
-        """The partition with this id; one of an earlier topic of its name makes room."""
+        """Return the partition with this id; one of an earlier topic of its name is dropped."""
         replica = self._replicas.get(partition)
         if replica is not None and replica.topic_id == topic_id:
             return replica
@@ -341,7 +347,7 @@ class ReplicaManager(LogListener):
         return log
 
     def _drop(self, partition: TopicPartition, topic_id: UUID) -> None:
-        """The partition is deleted or has moved away: forgets it and removes its log."""
+        """Forget a partition that is deleted or has moved away, and remove its log."""
         self._new_replicas.forget(partition, topic_id)
         self._changed.forget(partition, topic_id)
         self._refused.discard(partition)
@@ -363,7 +369,7 @@ class ReplicaManager(LogListener):
         self._loop.call_soon(self._take_offline, path, partitions)
 
     def _take_offline(self, path: str, partitions: Sequence[TopicPartition]) -> None:
-        """These have no log here until the node starts again: others lead them, or nobody."""
+        """Resign these partitions: they have no log here until the node restarts."""
         for partition in partitions:
             replica = self._replicas.get(partition)
             if replica is not None:
@@ -375,7 +381,7 @@ class ReplicaManager(LogListener):
             self._context.directory_failed(directory_id)
 
     def _reconfigure(self, changed: Collection[tuple[int, str]]) -> None:
-        """Takes up the new configs of topics, or what is set for brokers where they have none."""
+        """Apply the changed configs of topics, or of brokers where topics have none."""
         everywhere = any(kind == BROKER_RESOURCE for kind, _ in changed)
         topics = {name for kind, name in changed if kind == TOPIC_RESOURCE}
         if not everywhere and not topics:
@@ -400,7 +406,7 @@ class ReplicaManager(LogListener):
     def prepare(
         self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
     ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
-        """What to append for each produced batch, later if that takes long."""
+        """Return what to append for each produced batch, later if that takes long."""
         return self._preparing.prepare(acks, entries)
 
     def append(
@@ -409,7 +415,12 @@ class ReplicaManager(LogListener):
         timeout_ms: int,
         entries: Sequence[tuple[TopicPartition, Appendable]],
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
-        """Appends to each partition; results in order of the entries, later if acks is -1."""
+        """Append to each partition; return results in the order of the entries, later if acks is
+        -1.
+
+        With acks=all a result comes when the high watermark has passed the batch, or after
+        `timeout_ms` as REQUEST_TIMED_OUT: then the batch may still be committed.
+        """
         results: list[AppendResult] = []
         awaited: dict[int, Awaited] = {}
         for index, (partition, batch) in enumerate(entries):
@@ -486,13 +497,13 @@ class ReplicaManager(LogListener):
     def list_offsets(
         self, lookups: Sequence[OffsetLookup], replica_id: int
     ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
-        """Results in order of the lookups, later if they are to be read from disk."""
+        """Return results in the order of the lookups, later if they must be read from disk."""
         return self._offsets.by_time(lookups, replica_id)
 
     def offsets_for_leader_epoch(
         self, lookups: Sequence[tuple[TopicPartition, int, int]]
     ) -> list[tuple[ErrorCode, EpochEndOffset]]:
-        """Of (partition, current leader epoch, leader epoch); results in order."""
+        """Return the end of each (partition, current leader epoch, leader epoch), in order."""
         return self._offsets.by_leader_epoch(lookups)
 
     # --- administration -------------------------------------------------------------------------
@@ -500,19 +511,19 @@ class ReplicaManager(LogListener):
     def delete_records(
         self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
     ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
-        """Hides what is below each offset; results in order, when all live replicas follow."""
+        """Hide the records below each offset; return results when all live replicas follow."""
         deleted = self._deletion.delete(timeout_ms, entries)
         for partition, _ in entries:
             self.log_start_moved(partition)
         return deleted
 
     def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
-        """Who writes to a partition that this broker leads."""
+        """Return the producers of a partition that this broker leads."""
         replica = self._replicas.get(partition)
         return (self._absence(partition), []) if replica is None else replica.producers()
 
     def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
-        """Has this broker's replica live in that one of `log.dirs`; see `LogManager.move`."""
+        """Move this broker's replica to another of `log.dirs`; see `LogManager.move`."""
         if self._image.topics.partition(*partition) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
@@ -536,11 +547,13 @@ class ReplicaManager(LogListener):
             self._ack_flusher.request(replica)
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
-        """What each of `log.dirs` holds."""
+        """Return the contents of each of `log.dirs`."""
         return await self._logs.describe()
 
     def _absence(self, partition: TopicPartition) -> ErrorCode:
-        """Why a partition is not here: its log cannot be used, or it is another's, or nobody's."""
+        """Return why a partition is not here: its log is unusable, or it is elsewhere, or
+        unknown.
+        """
         if partition in self._refused:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._image.topics.partition(*partition) is not None:
@@ -550,7 +563,9 @@ class ReplicaManager(LogListener):
     # --- in-sync replicas -----------------------------------------------------------------------
 
     async def _shrink_periodically(self) -> None:
-        """Half the lag time apart, so that a lagging replica leaves after 1 to 1.5 times it."""
+        """Propose smaller ISRs, every half lag time, so that a replica leaves after 1 to 1.5 times
+        it.
+        """
         while True:
             await asyncio.sleep(self._config.replica_lag_time_max_ms / 2000)
             now_ms = self._now_ms()
@@ -573,7 +588,10 @@ class ReplicaManager(LogListener):
         self._wake(replica.partition)
 
     def log_start_moved(self, partition: TopicPartition) -> None:
-        """Leaders tell it to their readers, followers to their leader; nobody is kept waiting."""
+        """Mark the partition dirty for its readers, and report its log start to its leader.
+
+        No request waits for it, so none is woken.
+        """
         replica = self._replicas.get(partition)
         if replica is not None:
             replica.mark_dirty()

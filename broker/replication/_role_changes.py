@@ -1,7 +1,7 @@
-"""Who began to lead or to follow, told in one line of the log however many they are.
+"""The partitions that began to lead or to follow, in one line of the log however many they are.
 
 A topic of thousands of partitions, or a broker that comes back, changes that many at once. Each
-one by itself is told at the level debug.
+single one is logged at the level debug.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
 
 NAMED_MAX = 10
-"""So many partitions are named in the line."""
+"""The number of partitions that the line names."""
 
 
 class RoleChanges:
-    """What has changed since the last line."""
+    """The changes since the last line."""
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         self._log = log
@@ -27,7 +27,7 @@ class RoleChanges:
         self._named: list[str] = []
 
     def leads(self, replica: Partition, log_end_offset: int) -> None:
-        """The partition is led by this broker, in a new epoch."""
+        """Note a partition that this broker leads, in a new epoch."""
         self._leading += 1
         self._name(replica)
         epoch = replica.state.leader_epoch
@@ -39,7 +39,7 @@ class RoleChanges:
         )
 
     def follows(self, replica: Partition, leader: int) -> None:
-        """The partition is led by that broker, or nobody, in a new epoch."""
+        """Note a partition that another broker leads in a new epoch, or none."""
         self._following += 1
         self._name(replica)
         epoch = replica.state.leader_epoch
@@ -50,7 +50,7 @@ class RoleChanges:
             self._named.append(f"{replica.partition}@{replica.state.leader_epoch}")
 
     def log_changes(self) -> None:
-        """Writes the line, if there is something to tell: partitions with their leader epochs."""
+        """Write the line, unless nothing changed: partitions with their leader epochs."""
         count = self._leading + self._following
         if count:
             more = {"more": count - len(self._named)} if count > len(self._named) else {}

@@ -216,7 +216,7 @@ def split_fetched(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def shape_problem(header: BatchHeader) -> str | None:
-    """What tells a header from random bytes, without the CRC; None if nothing is wrong."""
+    """Return why bytes are no header, without looking at the CRC; None if they may be one."""
     if header.magic != MAGIC:
         return f"magic {header.magic}"
     if header.size < HEADER_BYTES:

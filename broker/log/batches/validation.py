@@ -47,7 +47,7 @@ AT_ONCE_RECORDS_MAX = 4_000
 AT_ONCE_BYTES_MAX = 4 << 20
 """The same for its size, of which a checksum is taken: a few milliseconds."""
 AT_ONCE_OPENED_BYTES_MAX = 512 << 10
-"""The same for what is unpacked, and may be packed anew: gzip takes 20 ms for as much."""
+"""The same for what is unpacked, and may be repacked: gzip takes 20 ms for as much."""
 
 
 class RecordsRefusedError(KafkaError):
@@ -164,7 +164,7 @@ def _stored(
     attributes = sent.attributes & ~LOG_APPEND_TIME
     header = sent._replace(max_timestamp=max_timestamp, attributes=attributes)
     if _changes_codec(header, config):
-        batch, header = _packed_anew(header, records, config)
+        batch, header = _repacked(header, records, config)
         if header.size > config.max_message_bytes:
             # Consumers must be able to take what is stored.
             wanted = config.compression_type
@@ -178,7 +178,7 @@ def _stored(
     return Prepared(batch, header)
 
 
-def _packed_anew(
+def _repacked(
     header: BatchHeader, records: Buffer, config: TopicConfig
 ) -> tuple[bytes, BatchHeader]:
     codec = CODECS[config.compression_type]

@@ -130,7 +130,7 @@ class Cleaning:
         for segment in group:
             done = 0
             for at in segment.batches():
-                # What is packed anew gets a CRC that is right, whatever it was before.
+                # A repacked batch gets a correct CRC, so check the old one first.
                 batch = segment.read_batch(at)
                 kept = compaction.filtered(batch, at.header, self._latest, rules, transactions)
                 changed |= kept is None or kept.data is not batch

@@ -137,7 +137,7 @@ class FutureLog:
         copy.high_watermark = log.high_watermark
 
     def facts(self) -> LogFacts:
-        """As DescribeLogDirs tells it."""
+        """Return the copy as DescribeLogDirs lists it."""
         size, end = self._noted
         return LogFacts(self.partition, size, max(self.log.log_end_offset - end, 0), is_future=True)
 
@@ -319,7 +319,7 @@ class FutureLogs:
         future.hand_over()
         self._take(future)
         with suppress(KafkaError):
-            # The directory has been told.
+            # The log has taken the directory offline already.
             copy.advance_log_start(log.log_start_offset)
         target.submit(partial(self._files.sync_directory, target.path), copy)
         self._removals.add(home, log)

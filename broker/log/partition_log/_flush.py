@@ -206,7 +206,7 @@ class Durability:
             if active is not None:
                 active.sync_batches()
         except OSError:
-            # At once: a process that is killed before has not told its successor.
+            # At once: after a kill, the marker is all that the next process has.
             fsync_marker.remove(self._files, self._directory.rpartition("/")[0])
             raise
 
@@ -299,5 +299,5 @@ class Flusher:
         for _, future in self._waiting.pop(log):
             if not future.done():
                 future.set_exception(error)
-                # Whoever waited may be gone: an exception that nobody fetches is no defect here.
+                # The caller may be gone: an exception that nobody retrieves is no defect here.
                 future.exception()

@@ -348,7 +348,7 @@ class PartitionLog:
         try:
             return self._segments.bytes_between(offset, end_offset)
         except OSError as error:
-            # Who reads them will be told.
+            # A read of these bytes will raise.
             self._broken(error)
             return 1
 
@@ -378,7 +378,7 @@ class PartitionLog:
         """Removes the batch that holds `offset` and all after it; returns whether there was one.
 
         Epochs that begin there are forgotten in any case: they may be the leader's of an epoch
-        that wrote nothing, and are in conflict with whoever asks to truncate.
+        that wrote nothing, and are in conflict with the leader that asks to truncate.
         """
         shorter = offset < self.log_end_offset
         self.truncations += 1

@@ -174,7 +174,7 @@ class ProducerStates:
     def check_marker(self, marker: EndMarker) -> bool:
         """Return whether the log has this marker already; in doubt it is written again.
 
-        Before version 2 the next transaction has the same epoch, so the two cannot be told apart.
+        Before version 2 the next transaction has the same epoch, so the two look the same.
         Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         known = self._producers.get(marker.producer_id)

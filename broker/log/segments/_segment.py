@@ -199,7 +199,7 @@ class Segment:
         """The age at which the segment is complete."""
         lifetime_ms = config.segment_ms
         if config.segment_jitter_ms:
-            # Told by the name, not drawn: what spreads the segments of many logs over time need
+            # From the name, not drawn: what spreads the segments of many logs over time need
             # only differ between them.
             jitter_ms = min(config.segment_jitter_ms, lifetime_ms)
             lifetime_ms -= crc32c(self.name.encode()) % jitter_ms

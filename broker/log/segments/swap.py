@@ -5,7 +5,7 @@ to `.swap`, after those of its indexes, is the decision: before it the old segme
 the rest is litter; after it the new one is, and whatever is left of those it replaces is removed,
 now or when the log is opened. File systems with a journal keep the order of renames.
 It replaces what lies between its base offset and its last batch's end: compaction keeps a batch
-there, if need be without records, so that the file itself tells the range. What it replaces may
+there, if need be without records, so that the file itself shows the range. What it replaces may
 have an index of aborted transactions; it has none, since the records of these are gone.
 """
 

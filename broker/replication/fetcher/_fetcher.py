@@ -1,11 +1,12 @@
 """Followers copy their leaders' logs: a task and a connection for each leading broker (row R1).
 
-A fetcher asks with the ordinary Fetch for all partitions that follow its leader, in a fetch session
-that names those that changed, and applies the answer. With `num.replica.fetchers` above 1 a leader
-has several fetchers, and each partition belongs to one of them. A partition is known by its
-`Following`, made anew with each leader epoch: an answer for an older one is dropped. Logs are cut
-only where the leader says that leader epochs diverge, or ends (row R4). What it does with one
-partition involves no wait; between partitions it lets others run.
+A fetcher sends the ordinary Fetch for all partitions that follow its leader, in a fetch session
+that names those that changed, and applies the response. With `num.replica.fetchers` above 1 a
+leader has several fetchers, and each partition belongs to one of them.
+
+A partition is known by its `Following`, a new one for each leader epoch: a response for an older
+one is dropped. Logs are cut only where the leader says that leader epochs diverge, or where it ends
+(row R4). The work on one partition involves no wait; between partitions other tasks run.
 """
 
 from __future__ import annotations
@@ -36,14 +37,18 @@ LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
 _YIELD_BYTES = 1 << 20
 _FIRST_BACKOFF_MS = 20
 _THROTTLED_MS = 100
-"""How long a partition waits before it is asked again whether it must."""
+"""The time until a throttled partition is checked again."""
 _DOUBLINGS_MAX = 20
 _GATHER_SECONDS = 0.000_1
-"""So long, for each partition of a fetcher, do newcomers gather before they end a Fetch."""
+"""The time, for each partition of a fetcher, in which new ones gather before they end a Fetch.
+
+A Fetch that waits at the leader must end before it can name them, and opening a session costs by
+the partitions in it.
+"""
 
 
 class Fetcher:
-    """Follows one broker. `run` it as a task; `stop` ends it."""
+    """Follows one broker. `run` it as a task; cancelling that ends it."""
 
     def __init__(
         self,
@@ -54,8 +59,8 @@ class Fetcher:
         endpoint: Callable[[int], Endpoint | None],
         changed: Callable[[TopicPartition], None],
     ) -> None:
-        """`endpoint` gives the leader's address as the newest image has it; `changed` is told
-        where there is more to read.
+        """`endpoint` gives the leader's address as the newest image has it; `changed` is
+        called with partitions that have more to read.
         """
         self._context = context
         self._config = context.config
@@ -96,25 +101,27 @@ class Fetcher:
         return not self._followings
 
     def follow(self, replica: Partition) -> None:
-        """Adds a partition, or takes note of its new leader epoch."""
+        """Add a partition, or note its new leader epoch."""
         self._followings.follow(replica)
         self._changed.set()
         if self._gathering is None:
             # The request in flight may wait at the leader for partitions that have nothing new.
-            # To open a session anew takes the longer, the more partitions are named.
+            # A new session costs by the partitions that it names, so let them gather first.
             delay = len(self._followings) * _GATHER_SECONDS
             self._gathering = self._loop.call_later(delay, self._interrupt)
 
     def unfollow(self, partition: TopicPartition) -> None:
-        """Forgets a partition; an answer for it is dropped."""
+        """Forget a partition; a response for it is dropped."""
         self._followings.unfollow(partition)
 
     def touch(self, partition: TopicPartition) -> None:
-        """The partition's log has changed by itself: the leader is told with the next Fetch."""
+        """Note that the partition's log changed by itself: the next Fetch reports it to the
+        leader.
+        """
         self._followings.touch(partition)
 
     def _interrupt(self) -> None:
-        """Ends the Fetch that waits, so that those that have gathered are asked for."""
+        """End the Fetch that waits, so that the next one names the gathered partitions."""
         self._gathering = None
         if self._is_waiting:
             self._interrupted = True
@@ -126,7 +133,7 @@ class Fetcher:
             self._gathering = None
 
     async def run(self) -> None:
-        """Fetches for ever."""
+        """Fetch until cancelled; a failed Fetch is repeated after a growing pause."""
         try:
             while True:
                 await self._pause_until_ready()
@@ -138,7 +145,7 @@ class Fetcher:
                     self._drop_connection()
                     if not self._interrupted:
                         self._failures += 1
-                        # Once is news, the retries to a leader that is down are not.
+                        # The first failure is worth a line; retries to a dead leader are not.
                         log = self._log.info if self._failures == 1 else self._log.debug
                         log("fetch_failed", error=error.code.name, why=error.message)
                         await self._pause(self._backoff_ms(self._failures) / 1000)
@@ -152,12 +159,14 @@ class Fetcher:
             self._connection = None
 
     def _backoff_ms(self, failures: int) -> int:
-        """Short at first, since a leader often lags behind this broker's image by an instant."""
+        """Return the pause after so many failures: short at first, for a leader often lags behind
+        this broker's image by an instant.
+        """
         longest_ms = self._config.replica_fetch_backoff_ms
         return min(_FIRST_BACKOFF_MS << min(failures - 1, _DOUBLINGS_MAX), longest_ms)
 
     async def _pause(self, seconds: float | None) -> None:
-        """Waits so long, or until a partition is added."""
+        """Wait so long, or until a partition is added."""
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -169,7 +178,7 @@ class Fetcher:
             await self._pause(None if ready_at is None else ready_at - self._loop.time())
 
     def _is_ready(self) -> bool:
-        """Whether there are partitions to ask for now."""
+        """Return whether a partition may be asked for now."""
         now = self._loop.time()
         ready = self._followings.is_ready(now)
         if not self._throttle.is_exceeded(int(now * 1000)):
@@ -212,7 +221,10 @@ class Fetcher:
         await self._apply(answer)
 
     async def _flush(self) -> None:
-        """Makes durable what counts only then (`flush.on.ack`); it takes what the disk takes."""
+        """Make the batches durable that count only then (`flush.on.ack`).
+
+        A follower's position in the next Fetch says that it has everything below.
+        """
         waiting = [one for one in self._followings.touched if one.replica.awaits_flush]
         flushes = [f.replica.log.flush_through(f.replica.log.log_end_offset) for f in waiting]
         for following, flushed in zip(waiting, flushes, strict=True):
@@ -305,7 +317,9 @@ class Fetcher:
             self._notify_changed(replica.partition)
 
     async def _align(self, connection: BrokerConnection, following: Following) -> None:
-        """The leader does not have our end: finds out what it has."""
+        """Ask the leader for its bounds, because it does not have this log's end, and adapt to
+        them.
+        """
         start = await self._leader_offset(connection, following, EARLIEST)
         end = await self._leader_offset(connection, following, LATEST)
         if start is None or end is None or not self._followings.is_current(following):
@@ -359,7 +373,7 @@ def _only_partition(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 _Link = tuple[int, int]
-"""The leading broker, and which of the connections to it."""
+"""The leading broker, and the number of the connection to it."""
 
 
 class Fetchers:
@@ -400,7 +414,7 @@ class Fetchers:
         return self._link_of.get(partition, (NO_LEADER, 0))[0]
 
     def follow(self, replica: Partition, leader_id: int) -> None:
-        """Copies the partition from this leader from now on; from nobody if there is none."""
+        """Add a partition, or note its new leader epoch."""
         if leader_id == NO_LEADER:
             self.unfollow(replica.partition)
             return
@@ -423,7 +437,9 @@ class Fetchers:
         fetcher.follow(replica)
 
     def touch(self, partition: TopicPartition) -> None:
-        """The partition's log has changed by itself."""
+        """Note that the partition's log changed by itself: the next Fetch reports it to the
+        leader.
+        """
         link = self._link_of.get(partition)
         if link is not None:
             self._fetchers[link].touch(partition)
@@ -434,7 +450,7 @@ class Fetchers:
         return spread % self._context.config.num_replica_fetchers
 
     def unfollow(self, partition: TopicPartition) -> None:
-        """Stops copying the partition; a fetcher without any ends."""
+        """Forget a partition; a response for it is dropped."""
         link = self._link_of.pop(partition, None)
         if link is None:
             return

@@ -70,17 +70,17 @@ class FollowerSession(Generic[K]):
             invariant(differ <= self._touched.keys(), "what the leader does not know is touched")
 
     def want(self, key: K, fields: dict[str, Any]) -> None:
-        """The fields of a partition from now on."""
+        """Set the fields of a partition from now on."""
         self._wanted[key] = fields
         self._touched[key] = None
 
     def drop(self, key: K) -> None:
-        """Nothing is wanted of this partition any more."""
+        """Remove a partition from the session."""
         if self._wanted.pop(key, None) is not None:
             self._touched[key] = None
 
     def next(self) -> NextFetch[K]:
-        """What to send so that the leader knows all that is wanted."""
+        """Return the Fetch after which the leader knows all requests."""
         if self._epoch == _FIRST_EPOCH:
             self._known = dict(self._wanted)
             self._touched.clear()
@@ -99,24 +99,24 @@ class FollowerSession(Generic[K]):
         return NextFetch(self._id, self._epoch, changed, tuple(forgotten))
 
     def answered(self, error: ErrorCode, session_id: int) -> None:
-        """The leader's answer to the Fetch."""
+        """Note the leader's response to the Fetch."""
         if error is not ErrorCode.NONE:
-            self._begin_anew()
+            self._restart()
             # What the leader does not have it need not end.
             self._id = self._id if error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND else 0
         elif session_id == _NO_SESSION:
             # It had no room for a session, or has ended an empty one.
             self._id = _NO_SESSION
-            self._begin_anew()
+            self._restart()
         else:
             self._id = session_id
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def failed(self) -> None:
-        """No answer came: what the leader knows is not known."""
-        self._begin_anew()
+        """Note that no response came, so that the leader's knowledge is unknown."""
+        self._restart()
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self._epoch = _FIRST_EPOCH
 
 
@@ -133,15 +133,15 @@ class Following:
     replica: Partition
     leader_epoch: int
     fetch_offset: int = NOT_ASKED
-    """What the leader was last told to send from."""
+    """The offset in the last Fetch, from which the leader sends."""
     failures: int = 0
-    """Errors since it last had an answer."""
+    """The errors since the last good response."""
     not_before: float = 0.0
-    """Loop time before which it is not asked for again, after an error."""
+    """The loop's time before which it is not asked for again, after an error."""
     out_of_range: bool = False
-    """Whether the leader's ends must be asked for first."""
+    """Whether the leader's bounds must be asked for first."""
     is_behind: bool = True
-    """Whether it lacks records that are committed, as far as is known."""
+    """Whether it lacks committed records, as far as is known."""
 
     @property
     def key(self) -> Key:
@@ -173,12 +173,12 @@ class Followings:
         return self._all.get(partition)
 
     def asked(self, key: Key) -> Following | None:
-        """Whose answer this is; None if it is not asked for, or not in its leader epoch."""
+        """Return the partition that a response belongs to; None if it is not asked for."""
         following = self._by_key.get(key)
         return None if following is None or following.fetch_offset == NOT_ASKED else following
 
     def is_current(self, following: Following) -> bool:
-        """Whether it still follows this leader, in this leader epoch."""
+        """Return whether it still follows this leader, in this leader epoch."""
         return self._all.get(following.replica.partition) is following
 
     def invariants(self) -> None:
@@ -199,14 +199,14 @@ class Followings:
     # --- who follows ------------------------------------------------------------------------------
 
     def follow(self, replica: Partition) -> None:
-        """Adds a partition, or takes note of its new leader epoch."""
+        """Add a partition, or note its new leader epoch."""
         self.unfollow(replica.partition)
         following = Following(replica, replica.state.leader_epoch)
         self._all[replica.partition] = self._by_key[following.key] = following
         self._touched[following] = None
 
     def unfollow(self, partition: TopicPartition) -> None:
-        """Forgets a partition."""
+        """Forget a partition."""
         following = self._all.pop(partition, None)
         if following is None:
             return
@@ -219,17 +219,17 @@ class Followings:
 
     @property
     def touched(self) -> list[Following]:
-        """Those to look at before the next Fetch."""
+        """The partitions to look at before the next Fetch."""
         return list(self._touched)
 
     def touch(self, partition: TopicPartition) -> None:
-        """What is wanted of the partition may have changed."""
+        """Note that the request for the partition may change."""
         following = self._all.get(partition)
         if following is not None and following not in self._waiting:
             self._touched[following] = None
 
     def wait(self, following: Following, until: float) -> None:
-        """Does not ask for it before that time."""
+        """Leave a partition out of fetches until that time."""
         following.not_before = until
         if self.is_current(following):
             self._touched.pop(following, None)
@@ -237,13 +237,13 @@ class Followings:
             self.session.drop(following.key)
 
     def hold(self, is_held: Callable[[Following], bool], until: float) -> None:
-        """Has those wait that are held and do not wait yet; looks at all."""
+        """Leave out the partitions for which `is_held`, unless they wait already; looks at all."""
         for following in self:
             if following not in self._waiting and is_held(following):
                 self.wait(following, until)
 
     def is_ready(self, now: float) -> bool:
-        """Whether there is any to ask for; takes back those that have waited long enough."""
+        """Return whether there is any to ask for; take back those that have waited long enough."""
         due = [following for following in self._waiting if following.not_before <= now]
         for following in due:
             del self._waiting[following]
@@ -251,11 +251,11 @@ class Followings:
         return bool(self._touched) or bool(self.session)
 
     def ready_at(self) -> float | None:
-        """When the next of those that wait is due; None if none does."""
+        """Return when the next waiting partition is due; None if none waits."""
         return min((following.not_before for following in self._waiting), default=None)
 
     def update_session(self) -> None:
-        """What is wanted of all that was touched goes into the next Fetch."""
+        """Put the requests of all touched partitions into the session."""
         for following in self._touched:
             log = following.replica.log
             following.fetch_offset = log.log_end_offset

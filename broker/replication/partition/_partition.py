@@ -233,9 +233,9 @@ class Partition:
     def follower_fetched(
         self, wanted: FetchPartition, params: FetchParams, now_ms: int
     ) -> tuple[ErrorCode, bool]:
-        """A follower tells what it has; returns whether the high watermark moved.
+        """Note a follower's position; return its error, and whether the high watermark moved.
 
-        Counts only once its log is known to agree with this one.
+        It counts only once its log is known to agree with this one.
         """
         error = self.fetch_error(wanted, params)
         if error is not ErrorCode.NONE or self.diverging(wanted) is not None:
@@ -348,7 +348,7 @@ class Partition:
         return None if same and wanted.fetch_offset <= end.end_offset else end
 
     def sends_to(self, replica_id: int) -> FetchResult:
-        """Tells a consumer to read from another replica (KIP-392)."""
+        """Return the response that directs a consumer to another replica (KIP-392)."""
         return FetchResult(
             ErrorCode.NONE,
             high_watermark=self.state.high_watermark,
@@ -372,7 +372,7 @@ class Partition:
         if error is not ErrorCode.NONE:
             return error
         if params.may_be_deposed and self._is_beyond(wanted, params):
-            # A newer leader may have it: a consumer told that it is out of range would skip some.
+            # A newer leader may have it: a consumer that resets its offset would skip some.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if wanted.last_fetched_epoch < 0:
             return error

@@ -183,7 +183,10 @@ class PartitionState:
         return begins
 
     def resign(self) -> None:
-        """The partition is deleted or has moved away from this broker."""
+        """Give up the role: the partition is deleted, has moved away, or has lost its log.
+
+        It no longer leads, so it tracks no follower and proposes no ISR.
+        """
         self.leader_id = NO_LEADER
         self.followers = {}
         self.proposal = None
@@ -299,9 +302,11 @@ class PartitionState:
     def idle_follower(
         self, replica_id: int, fetch_offset: int, broker_epoch: int
     ) -> FollowerState | None:
-        """The follower, if it has told just this and nothing hangs on its telling it again.
+        """Return the follower, if its last fetch reported exactly this and it is in the ISR; else
+        None.
 
-        One outside the ISR must go on: each of its fetches may be the one that lets it join.
+        Only then can repeating the fetch change nothing. A follower outside the ISR must go on:
+        each of its fetches may be the one that lets it join.
         """
         follower = self.followers.get(replica_id)
         if follower is None or replica_id not in self.isr:

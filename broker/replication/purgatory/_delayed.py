@@ -1,4 +1,4 @@
-"""The two requests that wait: a produce for its replicas, a fetch for enough bytes (R5, R10)."""
+"""The two requests that wait: a produce for its replicas, a fetch for bytes (R5, R10)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Awaited:
 
 
 class DelayedProduce(DelayedOperation["list[AppendResult]"]):
-    """Appended with acks=all, not yet on all in-sync replicas."""
+    """A produce with acks=all, appended but not yet on all in-sync replicas."""
 
     def __init__(
         self,
@@ -40,17 +40,17 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """What it waits for."""
+        """The partitions that it waits for."""
         return [one.replica.partition for one in self._awaited.values()]
 
     def complete_at_once(self) -> bool:
-        """Settles what need not wait; returns whether that is everything."""
+        """Take the results that are known already; return whether those are all."""
         for partition in self.partitions:
             self.is_complete_after(partition)
         return not self._awaited
 
     def is_complete_after(self, partition: TopicPartition) -> bool:
-        """Settles what it appended to this partition, if that can be said now."""
+        """Take the result of this partition, if it is known now; return whether all are."""
         for index, one in list(self._awaited.items()):
             if one.replica.partition != partition:
                 continue
@@ -61,7 +61,7 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
         return not self._awaited
 
     def answer(self) -> list[AppendResult]:
-        """The results; what is still awaited has timed out."""
+        """Return the results; those still awaited have timed out."""
         for index, one in self._awaited.items():
             self._put_error(index, one, ErrorCode.REQUEST_TIMED_OUT)
         self._awaited.clear()
@@ -74,7 +74,7 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
 
 
 class DelayedFetch(DelayedOperation["list[FetchResult]"]):
-    """A fetch that found too little. It is answered by reading again."""
+    """A fetch that found too few bytes. It is answered by reading again."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         notifies_high_watermarks: bool,
     ) -> None:
         """`replicas` is the broker's own table, so that it always says what is there; `read` reads
-        the partitions again; `must_wait` tells where a follower gets nothing now, however much
-        there is.
+        the partitions again; `must_wait` returns whether a follower gets nothing of a
+        partition now, however much there is.
         """
         super().__init__(loop)
         self._params = params
@@ -106,12 +106,12 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         self._total = sum(self._available)
 
     def reads_more(self, wanted: FetchPartition) -> None:
-        """A partition was added to those that the fetch reads."""
+        """Add a partition that became dirty to those that the fetch reads."""
         self._indexes[wanted.partition] = len(self._available)
         self._available.append(0)
 
     def is_complete_after(self, partition: TopicPartition) -> bool:
-        """Whether there is enough, or an error that the client should hear of at once."""
+        """Take the result of this partition, if it is known now; return whether all are."""
         index = self._indexes[partition]
         wanted, replica = self._partitions[index], self._replicas.get(partition)
         params = self._params
@@ -126,25 +126,27 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
             if not self._must_wait(replica, params.replica_id):
                 available = replica.available_bytes(wanted, params, needed)
         except KafkaError:
-            # The log is damaged here: reading it again tells the client.
+            # The log is damaged here: reading it again returns the error to the client.
             return True
         self._available[index] = available
         self._total = others + available
         return available >= needed
 
     def _must_notify(self, replica: Partition) -> bool:
-        """Where consumers read from followers, those are told of commits without delay."""
+        """Return whether a follower waits for a commit that its own consumers should see at
+        once.
+        """
         return self._notifies_high_watermarks and replica.is_behind_in_high_watermark(
             self._params.replica_id
         )
 
     def answer(self) -> list[FetchResult]:
-        """What is there now."""
+        """Return the results; those still awaited have timed out."""
         return self._read()
 
 
 def is_enough(results: Sequence[FetchResult], min_bytes: int) -> bool:
-    """Whether a fetch is answered at once: enough bytes, or something else to tell."""
+    """Return whether a fetch is answered at once: enough bytes, or something else to report."""
     if any(r.error or r.diverging or r.preferred_read_replica >= 0 for r in results):
         return True
     return sum(result.size for result in results) >= min_bytes

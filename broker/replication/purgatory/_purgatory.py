@@ -1,9 +1,9 @@
 """Operations that wait for a partition to change, each until a deadline (row R8).
 
-An operation watches partitions; whoever changes one wakes those that watch it. An operation is
-answered exactly once and then watched nowhere. How many wait is bounded by the connections, which
-have a bounded number of requests each. Deadlines are on a timing wheel; the event loop has one
-timer a purgatory, for when the wheel has something to do next.
+An operation watches partitions; a change of one wakes those that watch it. An operation is answered
+exactly once and then watched nowhere. The number of waiting ones is bounded by the connections,
+each of which has a bounded number of requests. Deadlines are on a timing wheel. The event loop has
+one timer for each purgatory, for the next time at which the wheel has work.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class Purgatory(Generic[R]):
         return len(self._timers)
 
     def invariants(self) -> None:
-        """Check that each waiting operation has a timer and is found by what it watches."""
+        """Check that each waiting operation has a timer and is found by what it watches.
+
+        One without a timer would wait for ever; one that stays listed would be answered twice.
+        """
         invariant(self._timers.keys() == self._watched.keys(), "what waits has a deadline")
         by_key = {(key, one) for key, found in self._watchers.items() for one in found}
         by_operation = {(key, one) for one, keys in self._watched.items() for key in keys}
@@ -70,7 +73,7 @@ class Purgatory(Generic[R]):
     def wait(
         self, operation: DelayedOperation[R], keys: Iterable[TopicPartition], timeout_ms: int
     ) -> asyncio.Future[R]:
-        """Keeps the operation until it is complete, cancelled by its caller, or out of time."""
+        """Keep an operation until it is complete, cancelled by its caller, or out of time."""
         watched = self._watched[operation] = list(dict.fromkeys(keys))
         for key in watched:
             self._watchers.setdefault(key, {})[operation] = None
@@ -82,14 +85,14 @@ class Purgatory(Generic[R]):
         return operation.future
 
     def watch(self, operation: DelayedOperation[R], key: TopicPartition) -> None:
-        """If the operation still waits, it watches one more partition."""
+        """Have a waiting operation watch one more partition."""
         watched = self._watched.get(operation)
         if watched is not None and operation not in self._watchers.setdefault(key, {}):
             self._watchers[key][operation] = None
             watched.append(key)
 
     def wake(self, partition: TopicPartition) -> None:
-        """The partition has changed: answers the operations that this completes."""
+        """Answer the operations that the change of this partition completes."""
         watchers = self._watchers.get(partition)
         if not watchers:
             return
@@ -98,7 +101,7 @@ class Purgatory(Generic[R]):
                 self._finish(operation)
 
     def close(self) -> None:
-        """Cancels what waits."""
+        """Cancel the waiting operations."""
         for operation in list(self._timers):
             operation.future.cancel()
             self._forget(operation)

@@ -6,7 +6,7 @@ are in a heap by the time at which they are due, so that the clock can go straig
 Each bucket is in that heap once at most: its size is bounded by the buckets, whatever the number
 of timers. Levels are made when first needed: eight hold every timeout of 31 bits at size 20.
 
-Pure: `advance` is told the time. Sources: Varghese and Lauck, "Hashed and Hierarchical Timing
+Pure: `advance` gets the time. Sources: Varghese and Lauck, "Hashed and Hierarchical Timing
 Wheels" (1987), scheme 7; Apache Kafka's purgatory, which adds the queue of buckets.
 """
 
@@ -106,7 +106,10 @@ class TimingWheel(Generic[V]):
         self._queue: list[tuple[int, int, _Bucket[V]]] = []
 
     def invariants(self) -> None:
-        """Check that each bucket with timers is in the queue, once, and not overdue."""
+        """Check that each bucket with timers is in the queue, once, and not overdue.
+
+        A bucket that is not queued never fires, and the requests in it wait for ever.
+        """
         invariant(
             self._queue[:1] == sorted(self._queue)[:1], "the queue's first bucket is due first"
         )

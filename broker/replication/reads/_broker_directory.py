@@ -1,4 +1,4 @@
-"""The other brokers, as the newest image knows them."""
+"""The other brokers, as the newest image has them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ class BrokerDirectory:
         self._listener = inter_broker_listener
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
-        """Where brokers reach it; None if nobody knows."""
+        """Return the address for other brokers; None if it is unknown."""
         broker = self.image.brokers.get(broker_id)
         return None if broker is None else broker.endpoint(self._listener)
 
     def lives(self, broker_id: int) -> bool:
-        """Whether it is registered and not fenced."""
+        """Return whether the broker is registered and not fenced."""
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
     def may_join(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether an in-sync set may take it; -1 for a follower that tells no epoch (KIP-841)."""
+        """Return whether an ISR may include the broker; -1 for a follower without an epoch
+        (KIP-841).
+        """
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.active and broker_epoch in (-1, broker.broker_epoch)

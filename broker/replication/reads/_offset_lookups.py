@@ -1,8 +1,8 @@
-"""Answers where times and leader epochs are in the logs of a broker's partitions.
+"""Look-ups of timestamps and leader epochs in the logs of a broker's partitions.
 
-Leader epochs and the ends of logs are in memory. A time may have to be looked up in pages that are
-not: a worker reads them first, so that the disk does not stall the event loop. A worker also opens
-what is compressed or has many records.
+Leader epochs and the ends of logs are in memory. A timestamp may have to be looked up in pages that
+are not. A worker reads those first, so that the disk does not stall the event loop. It also opens
+batches that are compressed or have many records.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _ToOpenError(Exception):
 
 
 class _Searches:
-    """What a worker has found in the batches of one lookup."""
+    """The worker's findings in the batches of one lookup."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[object, ...], TimestampOffset | KafkaError | None] = {}
@@ -90,7 +90,7 @@ class OffsetLookups:
     def by_time(
         self, lookups: Sequence[OffsetLookup], replica_id: int
     ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
-        """Results in order of the lookups, later if a worker has to read first."""
+        """Return results in the order of the lookups, later if a worker has to read first."""
         if self._cold(lookups) is None:
             with contextlib.suppress(_ToOpenError):
                 return [self._find(lookup, replica_id, _Searches()) for lookup in lookups]
@@ -100,7 +100,7 @@ class OffsetLookups:
     def by_leader_epoch(
         self, lookups: Sequence[tuple[TopicPartition, int, int]]
     ) -> list[tuple[ErrorCode, EpochEndOffset]]:
-        """Of (partition, current leader epoch, leader epoch); results in order."""
+        """Return the end of each (partition, current leader epoch, leader epoch), in order."""
         results = []
         for partition, current_leader_epoch, leader_epoch in lookups:
             replica = self._replicas.get(partition)
@@ -135,7 +135,7 @@ class OffsetLookups:
                 searches.found[wanted.key] = await self._worker.submit(wanted.call)
 
     def _cold(self, lookups: Sequence[OffsetLookup]) -> Callable[[], None] | None:
-        """What a worker must call next; None if all is in memory."""
+        """Return the worker's next call; None if everything is in memory."""
         for lookup in lookups:
             replica = self._replicas.get(lookup.partition)
             call = None if replica is None else replica.warm_lookup(lookup)

@@ -27,19 +27,22 @@ if TYPE_CHECKING:
 
 
 class ReplicaView(NamedTuple):
-    """A replica that a consumer could read from, as the leader knows it."""
+    """A replica from which a consumer could read, as the leader knows it."""
 
     broker_id: int
     rack: str | None
     log_end_offset: int
     caught_up_ms: int
-    """When it last had all that the leader had."""
+    """The last time at which it had everything that the leader had."""
 
 
 def closest(client_rack: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> int:
-    """The broker id of the replica to read from; `client_rack` is empty if the client names none.
+    """Return the broker id of the replica to read from; the client's rack is empty if it has none.
 
-    The followers are in sync and have the record that the client wants next.
+    The rules are those of Apache Kafka's rack-aware selector (KIP-392). The leader serves, if it is
+    in the client's rack or no replica is. Otherwise the replica in the rack with the longest log
+    does, then the one that was caught up last, then the lowest id. The followers are in sync and
+    have the record that the client wants next.
     """
     near = [replica for replica in followers if replica.rack == client_rack]
     if not client_rack or leader.rack == client_rack or not near:
@@ -49,7 +52,7 @@ def closest(client_rack: str, leader: ReplicaView, followers: Sequence[ReplicaVi
 
 
 class Reads:
-    """The reading half of Fetch; what a follower's Fetch says is the ReplicaManager's affair."""
+    """The reading half of Fetch; the ReplicaManager handles a follower's position."""
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class Reads:
         brokers: BrokerDirectory,
         waiting: Purgatory[list[FetchResult]],
     ) -> None:
-        """`replicas` is the broker's own table; `absence` says why a partition is not in it."""
+        """`replicas` is the broker's own table; `absence` returns why a partition is not in it."""
         self._config = config
         self._broker_id = config.node_id
         self._replicas = replicas
@@ -154,7 +157,9 @@ class Reads:
                 self._replicas[wanted.partition].mark_idle(wanted, params, index)
 
     def _must_notify(self, replica_id: int, partitions: Sequence[FetchPartition]) -> bool:
-        """Whether a follower is to be told of a high watermark now, for the consumers it has."""
+        """Return whether a follower waits for a high watermark that its own consumers should
+        see.
+        """
         known = (self._replicas.get(wanted.partition) for wanted in partitions)
         return any(h is not None and h.is_behind_in_high_watermark(replica_id) for h in known)
 
@@ -199,7 +204,7 @@ class Reads:
         return self._sending.is_exceeded(self._now_ms())
 
     def _preferred(self, replica: Partition, wanted: FetchPartition, params: FetchParams) -> int:
-        """The replica that a consumer should read from; this one if it is not for us to say."""
+        """Return the replica from which a consumer should read; this one unless it leads."""
         if params.leader_only or not params.client_rack or replica.fetch_error(wanted, params):
             return self._broker_id
         if not replica.state.is_leader:

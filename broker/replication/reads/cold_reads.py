@@ -1,7 +1,7 @@
-"""Brings what a fetch is about to read into memory, on workers: a disk must not stall the loop.
+"""Brings the pages of a fetch into memory on workers: a disk must not stall the event loop.
 
-Who reads what was on disk is catching up and soon reads on, so that more is brought in while the
-answer is on its way.
+A reader of old batches is catching up and soon reads on. So more is read ahead while its response
+is on the way.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Worker
 
 WARMINGS_MAX = 64
-"""More cold pieces than that in one answer are waited for on the loop."""
+"""The number of cold pieces of one response; more are read on the event loop."""
 WORKERS = 4
-"""Disks like several reads at once; those of one partition follow each other."""
+"""The number of parallel reads, which disks like; those of one partition follow each other."""
 
 
 class _Cold(NamedTuple):
@@ -46,11 +46,11 @@ class ColdReads:
         """Reads ahead that are under way, one a partition."""
 
     def is_cold(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> bool:
-        """Whether the fetch must wait for `warm`."""
+        """Return whether the fetch must wait for `warm`."""
         return self._find(params, partitions) is not None
 
     async def warm(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
-        """Waits until what the fetch reads is in memory."""
+        """Wait until the pages of the fetch are in memory."""
         for _ in range(WARMINGS_MAX):
             cold = self._find(params, partitions)
             if cold is None:
@@ -66,7 +66,7 @@ class ColdReads:
                 self._failed(cold.replica, error)
 
     def read_ahead(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
-        """Starts to read what follows, where this is not in memory; waits for nothing."""
+        """Start reading the pages that follow, unless they are in memory; does not wait."""
         for replica, segment, wanted, size in self._reads(params, partitions):
             if replica.partition in self._ahead:
                 continue
@@ -75,7 +75,7 @@ class ColdReads:
                 self._start(replica, call)
 
     def close(self) -> None:
-        """Ends the workers."""
+        """End the workers."""
         for worker in self._workers:
             worker.close()
 
