@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from broker.log._log_manager import LogManager
 from broker.log.partition_log._partition_log import PartitionLog
 from broker.replication._replica_manager import ReplicaManager
 from broker.replication.fetcher._fetcher import Fetchers
@@ -30,6 +31,7 @@ EVENTS: Mapping[type, str] = {
         "append_as_leader append_marker append_as_follower roll truncate_to restart_at"
         " advance_log_start replace_segments flush_plan flushed adopt"
     ),
+    LogManager: "create delete identify keep_one truncated move _take_moved _went_offline",
     PartitionState: (
         "become_leader become_follower resign follower_fetched advance_high_watermark"
         " follow_high_watermark truncated propose_expansion propose_shrinking isr_committed"

@@ -22,6 +22,11 @@ Invariants:
 - a follower truncates only where leader epochs diverge or its leader's log ends;
 - every waiting request is answered once, and then waits nowhere.
 
+Checks of one state change stand where it happens, and always run. `invariants()` of each core
+checks the rest. Tests call it after each event, the simulator after each step of a node that
+changed a partition (`ReplicaManager.invariants`). Production does not: it reads every index,
+follower and waiting request.
+
 Everything runs on the event loop; nodes in one process share nothing. Work on many partitions
 is done a few at a time, because heartbeats must go out meanwhile.
 

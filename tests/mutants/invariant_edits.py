@@ -7,6 +7,7 @@ from tests.mutants.edit import Edit
 _LOG = "unit/broker/log/test_invariants.py::"
 _REPLICAS = "unit/broker/replication/test_invariants.py::"
 _OF_LOG = "broker.log.partition_log._partition_log:PartitionLog"
+_OF_MANAGER = "broker.log._log_manager:LogManager"
 _OF_SEGMENT = "broker.log.segments._segment:Segment"
 _OF_PRODUCERS = "broker.log.producers._producer_state:ProducerStates"
 _OF_STATE = "broker.replication.partition._partition_state:PartitionState"
@@ -126,6 +127,27 @@ EDITS = (
         "self._ended.pop()\n",
         "break\n",
         f"{_LOG}test_transactions_that_end_and_are_cut_off",
+    ),
+    Edit(
+        "moved_log_stays_in_its_old_directory",
+        f"{_OF_MANAGER}._take_moved",
+        "del home.logs[partition]\n",
+        "pass\n",
+        f"{_LOG}test_logs_are_created_moved_and_deleted_and_a_directory_fails",
+    ),
+    Edit(
+        "deleted_log_keeps_its_home",
+        f"{_OF_MANAGER}.delete",
+        "self._home.pop(partition, None)",
+        "self._home.get(partition)",
+        f"{_LOG}test_logs_are_created_moved_and_deleted_and_a_directory_fails",
+    ),
+    Edit(
+        "log_outlives_its_directory",
+        "broker.log.directories._log_directory:LogDirectory.fail",
+        "log.offline = ",
+        "_ = ",
+        f"{_LOG}test_logs_are_created_moved_and_deleted_and_a_directory_fails",
     ),
     Edit(
         "high_watermark_of_a_replica_that_was_cut",

@@ -132,6 +132,8 @@ class FutureLog:
     def hand_over(self) -> None:
         """Give the copy the state that batches do not contain, just before it becomes the log."""
         log, copy = self.log, self.copy
+        same_end = copy.log_end_offset == log.log_end_offset
+        invariant(same_end, "a copy that takes the log's place lacks no batch")
         copy.config, copy.topic_id = log.config, log.topic_id
         copy.epochs, copy.producers = log.epochs, log.producers
         copy.high_watermark = log.high_watermark

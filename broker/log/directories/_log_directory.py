@@ -78,6 +78,7 @@ class LogDirectory:
 
     def adopt(self, log: PartitionLog) -> None:
         """Add a log, which from now on uses this directory's flusher and fails with it."""
+        invariant(log.partition not in self.logs, "a directory has one log of a partition")
         self.logs[log.partition] = log
         log.flusher = self.flusher
         log.failed = self.fail

@@ -12,6 +12,8 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from raftctl.errors import invariant
+
 if TYPE_CHECKING:
     from broker.log.directories._log_directory import LogDirectory
     from broker.log.partition_log import PartitionLog
@@ -37,6 +39,8 @@ class Removals:
 
         `aside`: only rename them, so that an operator finds them and no broker does.
         """
+        served = directory.logs.get(log.partition) is log
+        invariant(not served, "no log is removed that is still served")
         self._waiting[log.partition] = (directory, log, aside)
         self._more.set()
 

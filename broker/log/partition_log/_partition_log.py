@@ -247,6 +247,7 @@ class PartitionLog:
             self._note_producer(header, self._segments.active, lambda: b"".join(pieces))
         except OSError as error:
             raise self._broken(error) from error
+        invariant(self.log_end_offset == header.next_offset, "the log ends with the new batch")
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush_through(self.log_end_offset)
 

@@ -160,6 +160,8 @@ class Segment:
 
     def append(self, pieces: Sequence[Buffer], header: BatchHeader) -> None:
         """Write one batch; after an OSError the segment is as before."""
+        # One out of order would never be found: look-ups halve the index and scan on from there.
+        invariant(header.base_offset >= self.next_offset, "offsets of batches ascend")
         position = self.size
         if self._torn:
             self._log.truncate(position)

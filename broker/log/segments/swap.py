@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from broker.log.batches.record_batch import HEADER_BYTES, parse_header, shape_problem
 from broker.log.segments import aborted_index
 from broker.log.segments._segment import FILES, segment_path
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,9 @@ def perform(replaced: Sequence[Segment], new: Segment) -> list[str]:
 
     Does not block, and is not durable before the directory is synced.
     """
+    # By these two a crash in between is completed: the new file shows what it replaces.
+    spans = new.base_offset == replaced[0].base_offset and new.size > 0
+    invariant(spans, "a compacted segment begins where the first replaced one does")
     new.rename(SWAP)
     retired = [path for segment in reversed(replaced) for path in segment.retire()]
     new.rename("")

@@ -6,14 +6,17 @@ bugs that only this finds at once: no answer of the log is wrong yet.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from broker.log import LogManager
 from broker.log.cleaning import _compaction as compaction
 from broker.log.cleaning._cleaner import Cleaning
-from broker.types import EndMarker
+from broker.types import EndMarker, TopicPartition
 from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.batches import keyed_batch, make_batch
-from tests.unit.broker.log.fake_files import FakeFiles
+from tests.unit.broker.log.fake_files import FakeFiles, FakeRuntime
 from tests.unit.broker.log.logs import DIRECTORY, fill, headers, new_log, reopen
 
 if TYPE_CHECKING:
@@ -136,3 +139,26 @@ def test_compaction_keeps_the_span_of_what_it_rewrites() -> None:
         if step is not None:
             log.replace_segments(step.replaced, step.segment)
     log.invariants()
+
+
+async def test_logs_are_created_moved_and_deleted_and_a_directory_fails() -> None:
+    files = FakeFiles()
+    manager = LogManager(FakeRuntime(files), ["/d1", "/d2"], TopicConfig(), lambda _error: None)
+    await manager.start()
+    first, second = (TopicPartition("t", number) for number in range(2))
+    for partition in (first, second):
+        grow(manager.create(partition, UUID(int=1), TopicConfig()))
+    home = manager.directory_of(first)
+    other = "/d2" if home == "/d1" else "/d1"
+    await asyncio.sleep(0.01)
+    manager.move(first, other)
+    for _ in range(2_000):
+        await asyncio.sleep(0.001)
+        if manager.directory_of(first) == other:
+            break
+    manager.delete(second)
+    manager.create(second, UUID(int=2), TopicConfig())
+    log = manager.get(first)
+    assert log is not None
+    log.failed(OSError("broken"))
+    await manager.stop()
