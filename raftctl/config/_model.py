@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import model_validator
 
-from raftctl.config._coordinator_keys import GroupKeys, TransactionKeys
 from raftctl.config.addresses import Server
 from raftctl.config.keys import (
     CleanerKeys,
     ClusterKeys,
+    GroupKeys,
     ListenerKeys,
     LogKeys,
     NodeKeys,
@@ -21,6 +21,7 @@ from raftctl.config.keys import (
     ReplicationKeys,
     Section,
     TopicKeys,
+    TransactionKeys,
 )
 
 if TYPE_CHECKING:

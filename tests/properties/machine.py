@@ -25,7 +25,7 @@ from raftctl.metadata.features import (
     level_of,
 )
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.image._difference import delta_between
+from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.records import FeatureRange
 from raftctl.metadata.requests import admin, kv
 from raftctl.metadata.requests import cluster as requests

@@ -25,8 +25,7 @@ Sources: KIP-500, KIP-631; Kafka's `org.apache.kafka.image`.
 """
 
 from raftctl.metadata.image._coordination import Coordination, KvSession, KvWaiter
-from raftctl.metadata.image._delta import MetadataDelta, TopicDelta
-from raftctl.metadata.image._difference import lead
+from raftctl.metadata.image._delta import MetadataDelta, TopicDelta, lead
 from raftctl.metadata.image._image import (
     EMPTY_IMAGE,
     BrokerImage,

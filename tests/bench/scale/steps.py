@@ -22,7 +22,7 @@ from raftctl.loader import Snapshots, image_of
 from raftctl.loader._snapshots import id_of
 from raftctl.metadata.codec import pack_payload, replay_payload
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
-from raftctl.metadata.image._difference import delta_between
+from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.records import Endpoint
 from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,

@@ -15,7 +15,7 @@ from raftctl.loader import MetadataLoader
 from raftctl.loader import _loader as loader
 from raftctl.metadata.codec import pack_payload, pack_records
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
-from raftctl.metadata.image import _difference as difference
+from raftctl.metadata.image import _delta as difference
 from raftctl.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,

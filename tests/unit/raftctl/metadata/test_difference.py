@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.image._difference import delta_between
+from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.records import (
     TOPIC_RESOURCE,
     ConfigRecord,

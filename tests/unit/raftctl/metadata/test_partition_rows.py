@@ -22,7 +22,7 @@ from raftctl.metadata.codec import (
     replay_payload,
 )
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage, PartitionImage
-from raftctl.metadata.image._difference import delta_between
+from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     NO_LEADER,
