@@ -14,7 +14,6 @@ from raftctl.errors import ConfigError, ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-LONG_MAX = 2**63 - 1
 _PORT_LIMIT = 65_536
 _UNKNOWN_CONFIG = re.compile(r"Unknown topic config name: (\S+)")
 """Apache Kafka's words."""

@@ -16,7 +16,8 @@ import typer
 
 from raftctl.cli.app import make_app
 from raftctl.config import SECTIONS, explained_keys
-from raftctl.config.keys import INT_MAX, LONG_MAX, key_of
+from raftctl.config.keys import key_of
+from raftctl.integers import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,12 +21,11 @@ from raftctl.config.addresses import (
     parse_voters,
     split_list,
 )
+from raftctl.integers import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

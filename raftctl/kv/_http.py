@@ -14,6 +14,7 @@ from aiohttp import web
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import uuid_text
+from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
 from raftctl.kv._json import BadFieldError, Fields, error_response
 from raftctl.metadata.requests.kv import (
@@ -55,7 +56,6 @@ WAIT_MS_MAX = 60_000
 PAGE_MAX = 1_000
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 """A page of values ends after the key that passes this size."""
-LONG_MAX = 2**63 - 1
 
 
 class RefusedWriteError(KafkaError):

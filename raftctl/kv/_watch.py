@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
-from raftctl.kv._http import LONG_MAX, PATH, refusal
+from raftctl.kv._http import PATH, refusal
 from raftctl.kv._json import BadFieldError, Fields, error_response
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ EDITS = (
     Edit(
         "producer_ids_over_the_end",
         "controller.cluster._cluster_control:allocate_producer_ids",
-        "> PRODUCER_ID_MAX",
-        "> PRODUCER_ID_MAX + block",
+        "> LONG_MAX",
+        "> LONG_MAX + block",
         "unit/raftctl/controller/test_producer_ids.py::test_ids_end",
     ),
     Edit(

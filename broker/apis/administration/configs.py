@@ -6,15 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker.apis.discovery.metadata import unknown_name
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.integers import INT_MAX
 from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS
-from raftctl.metadata.configs.topic import (
-    INT_MAX,
-    TOPIC_KEYS,
-    ConfigType,
-    scaled,
-    text_of,
-    topic_defaults,
-)
+from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, scaled, text_of, topic_defaults
 from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.configs.topic import LONG_MAX
+from raftctl.integers import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

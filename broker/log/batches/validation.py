@@ -28,7 +28,7 @@ from broker.log.batches.record_batch import (
 )
 from broker.types import Prepared
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.configs.topic import LONG_MAX
+from raftctl.integers import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

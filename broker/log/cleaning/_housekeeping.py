@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.log.cleaning._cleaner import LogCleaner
 from raftctl.errors import KafkaError
-from raftctl.metadata.configs.topic import LONG_MAX
+from raftctl.integers import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence

@@ -28,7 +28,7 @@ from broker.log.directories._removals import NAME_MAX
 from broker.log.partition_log import create_log
 from broker.types import LogFacts
 from raftctl.errors import ErrorCode, KafkaError, invariant
-from raftctl.metadata.configs.topic import LONG_MAX
+from raftctl.integers import LONG_MAX
 from raftctl.runtime.api import Buffer, replace_file
 
 if TYPE_CHECKING:

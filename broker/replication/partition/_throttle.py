@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from raftctl.errors import invariant
-from raftctl.metadata.configs.topic import LONG_MAX
+from raftctl.integers import LONG_MAX
 from raftctl.metadata.records import BROKER_RESOURCE
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._arguments import LONG_MAX, why_without_key
+from raftctl.cli._arguments import why_without_key
 from raftctl.cli._output import (
     BootstrapOption,
     Output,
@@ -28,6 +28,7 @@ from raftctl.cli._output import (
 from raftctl.cli._termination import terminate_as_interrupt
 from raftctl.cli.files import client_settings
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raftctl.cli._arguments import LONG_MAX
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+from raftctl.integers import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

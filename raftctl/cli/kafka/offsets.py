@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._arguments import LONG_MAX
 from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
 from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, topics_metadata
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+from raftctl.integers import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

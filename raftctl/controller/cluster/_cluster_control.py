@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.controller._result import ControllerResult, admin_result, check_broker_epoch
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.integers import LONG_MAX
 from raftctl.metadata.features import directories_enabled, eligible_leaders_enabled, unsupported
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests.admin import UnregisterBrokerRequest
 
 
-PRODUCER_ID_MAX = 2**63 - 1
 CHECK_SHARE = 4
 """A check is due after this part of the session timeout. One that is later by as much again means
 that the controller was held up."""
@@ -533,7 +533,7 @@ def allocate_producer_ids(
     """
     error = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     first = image.next_producer_id
-    if error == ErrorCode.NONE and first + block > PRODUCER_ID_MAX:
+    if error == ErrorCode.NONE and first + block > LONG_MAX:
         error = ErrorCode.UNKNOWN_SERVER_ERROR
     if error != ErrorCode.NONE:
         return ControllerResult((), AllocateProducerIdsResponse(error, -1, 0))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.integers import INT_MAX
 from raftctl.metadata.features import SECURITY_LEVEL, require_level
 from raftctl.metadata.image import quota_order
 from raftctl.metadata.records import ClientQuotaRecord
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-INT_MAX = 2**31 - 1
 _CLIENT_KEYS: Mapping[str, bool] = {
     "producer_byte_rate": True,
     "consumer_byte_rate": True,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.integers import LONG_MAX
 from raftctl.metadata.configs.topic import (
-    LONG_MAX,
     TOPIC_KEYS,
     ConfigType,
     TopicConfig,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.integers import INT_MAX, LONG_MAX
 from raftctl.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 Value = bool | int | float | str | tuple[str, ...]
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from raftctl.controller.cluster._cluster_control import PRODUCER_ID_MAX
 from raftctl.errors import ErrorCode
+from raftctl.integers import LONG_MAX
 from raftctl.metadata.records import ProducerIdsRecord
 from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
@@ -59,6 +59,6 @@ def test_only_a_current_incarnation_gets_ids(cluster: Cluster) -> None:
 
 
 def test_ids_end(cluster: Cluster) -> None:
-    cluster.append([ProducerIdsRecord(1, 0, PRODUCER_ID_MAX - 1_000)])
+    cluster.append([ProducerIdsRecord(1, 0, LONG_MAX - 1_000)])
     assert allocate(cluster, 1).error == ErrorCode.NONE
     assert allocate(cluster, 1).error == ErrorCode.UNKNOWN_SERVER_ERROR
