@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
+from jepsen.nemesis.plan import Fault
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
-from jepsen.simulator.faults import Fault
 from raftctl.localcluster.ports import API_VERSIONS_REQUEST
 from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest

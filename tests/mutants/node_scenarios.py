@@ -11,7 +11,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.simulator.faults import Fault
+from jepsen.nemesis.plan import Fault
 from tests.simulation.admin_chaos import AdminChaos
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import (
@@ -218,7 +218,7 @@ async def administrators_change_everything(world: World) -> None:
     """Administrators change everything while controllers are far away and die, one by one."""
     controllers = ("controller-101", "controller-102", "controller-103")
     slow = [
-        Fault("slow", 100, 12_000, (controller, broker), 250.0)
+        Fault("delay", 100, 12_000, (controller, broker), 250.0)
         for controller in controllers
         for broker in ("broker-1", "broker-2", "broker-3")
     ]

@@ -26,9 +26,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jepsen.nemesis.plan import Fault
 from jepsen.simulator.cluster import DATA, FIRST_CONTROLLER_ID, SimCluster, node_id
 from jepsen.simulator.faults import (
-    Fault,
     Nemesis,
     plan_directory_faults,
     plan_faults,
@@ -78,7 +78,7 @@ RECOVERY_S = 60
 LONG_CONTROLLERS = 5
 LONG_FAULTS = 4
 LONG_MS = 9_000
-LONG_KINDS = ("isolate", "halves", "halves", "ring", "block", "pause", "kill", "slow_disk")
+LONG_KINDS = ("isolate", "halves", "halves", "pair", "one_way", "pause", "kill", "slow_disk")
 SNAPSHOTS_SHARE = 0.5
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "600",
@@ -95,7 +95,7 @@ OFTEN_FLUSHED = {
     "log.segment.bytes": "2000",
 }
 """So that a disk that fails is soon noticed, at every kind of call."""
-HARMLESS = ("slow", "slow_disk", "clock", "clock_rate")
+HARMLESS = ("delay", "slow_disk", "clock_skew", "clock_rate")
 """Faults that no record can be lost by, together with a loss of power."""
 PATIENCE_S = (30.0, 1.5)
 """How long each writer waits for acknowledgements before it begins a new life."""
@@ -585,7 +585,7 @@ class LongChaos(Chaos):
             kind = source.choice(LONG_KINDS)
             some = source.sample(names, 2)
             begin_ms = 500 + number * (LONG_MS + 1_000)
-            if kind in ("ring", "block"):
+            if kind in ("pair", "one_way"):
                 plan.append(Fault(kind, begin_ms, LONG_MS, tuple(some)))
             elif kind == "halves":
                 others = source.sample(["broker-1", "broker-2", "broker-3"], source.randint(0, 3))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jepsen.nemesis.plan import Fault
 from jepsen.simulator.disk import HANGING
-from jepsen.simulator.faults import Fault
 from jepsen.simulator.world import stream
 from tests.simulation.cluster_chaos import OFTEN_FLUSHED, SNAPSHOTS, Chaos
 

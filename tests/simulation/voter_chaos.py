@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
     from uuid import UUID
 
-    from jepsen.simulator.faults import Fault
+    from jepsen.nemesis.plan import Fault
     from jepsen.simulator.world import SimRuntime, World
     from raftctl.raft.messages import Voter
 

@@ -1,14 +1,14 @@
 """Faults of a simulated cluster: a plan drawn from the seed, and the nemesis that injects it.
 
-A plan is a tuple of `Fault`s, that is, data. A failing run can therefore be repeated with some
-of them left out (`runner`). Faults overlap. Quiet windows between bursts let the cluster
-recover, because some bugs only show then. A fault that makes no sense when its time comes, or
-that the scenario's guard refuses, is skipped.
+A plan is a tuple of faults (`jepsen.nemesis.plan`), that is, data. A failing run can therefore
+be repeated with some of them left out (`runner`). Faults overlap. Quiet windows between bursts
+let the cluster recover, because some bugs only show then. A fault that makes no sense when its
+time comes, or that the scenario's guard refuses, is skipped.
 
 Kinds: processes (kill, stop, pause, stall), machines (power_off, power_cut, suspend, wipe),
-links (block, isolate, halves, ring, reset, half_open, narrow, slow), clocks (clock, clock_rate)
-and disks (errors, full disks, hanging and slow calls, flipped bits). The table of kinds with
-their meaning is in `_plan`.
+links (one_way, pair, isolate, halves, reset, half_open, bandwidth, delay), clocks (clock_skew,
+clock_rate) and disks (errors, full disks, hanging and slow calls, flipped bits). The table of
+kinds is in `_plan`; a kind that the harness has too has the same name (decision 22).
 
 What nodes owe in return is checked here only for disks. A node stops on a disk error; a node
 whose metadata is damaged refuses to start and names the file; a broker outlives its second log
@@ -27,7 +27,6 @@ from jepsen.simulator.faults._plan import (
     FAULT_MS_MAX,
     FILLING,
     Draws,
-    Fault,
     plan_directory_faults,
     plan_faults,
     plan_filling_disks,
@@ -40,7 +39,6 @@ __all__ = [
     "FILLING",
     "DiskFaults",
     "Draws",
-    "Fault",
     "Nemesis",
     "plan_directory_faults",
     "plan_faults",

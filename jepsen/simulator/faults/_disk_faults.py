@@ -33,8 +33,8 @@ from raftctl.storage.snapshots import CorruptSnapshotError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jepsen.nemesis.plan import Fault
     from jepsen.simulator.disk import SimDisk
-    from jepsen.simulator.faults._plan import Fault
     from jepsen.simulator.kernel.process import Process, SimNode
     from jepsen.simulator.world import World
 

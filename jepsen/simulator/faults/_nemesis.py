@@ -10,12 +10,14 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from jepsen.simulator.faults._plan import ON_DISKS, PROCESS_KINDS, Fault, blocked_links, both_ways
+from jepsen.nemesis.plan import both_ways, moments
+from jepsen.simulator.faults._plan import ON_DISKS, PROCESS_KINDS, blocked_links
 from jepsen.simulator.network import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
+    from jepsen.nemesis.plan import Fault
     from jepsen.simulator.faults._disk_faults import DiskFaults
     from jepsen.simulator.network import Flow
     from jepsen.simulator.world import World
@@ -56,7 +58,7 @@ class Nemesis:
     async def run(self, faults: Sequence[Fault]) -> None:
         """Goes through the plan; returns when the last fault is over."""
         began_s = asyncio.get_running_loop().time()
-        for at_ms, number, begins in _moments(faults):
+        for at_ms, number, begins in moments(faults):
             await asyncio.sleep(began_s + at_ms / 1000 - asyncio.get_running_loop().time())
             if begins:
                 self._begin(number, faults[number])
@@ -98,27 +100,27 @@ class Nemesis:
     def _strike_links(self, number: int, fault: Fault) -> None:
         network = self._world.network
         match fault.kind:
-            case "slow":
+            case "delay":
                 self._set_latency(fault, fault.amount)
             case "reset":
                 network.link(*fault.nodes).reset_every(int(fault.amount))
             case "half_open":
                 one, other = map(self._world.node, fault.nodes)
                 self._forgotten[number] = network.forget_between(one, other)
-            case "narrow":
+            case "bandwidth":
                 network.link(*fault.nodes).bytes_per_s = fault.amount
 
     def _relieve_links(self, number: int, fault: Fault) -> None:
         network = self._world.network
         match fault.kind:
-            case "slow":
+            case "delay":
                 self._set_latency(fault, None)
             case "reset":
                 network.link(*fault.nodes).reset_every(None)
             case "half_open":
                 for flow in self._forgotten.pop(number):
                     flow.refuse()
-            case "narrow":
+            case "bandwidth":
                 network.link(*fault.nodes).bytes_per_s = None
 
     def _strike(self, number: int, fault: Fault, name: str) -> None:
@@ -146,7 +148,7 @@ class Nemesis:
                 self._world.set_clock_rate(name, fault.amount)
             case "slow_disk" | "slow_io" | "hung_writes" | "hung_disk":
                 self._slow_disk(fault, name)
-            case "clock":
+            case "clock_skew":
                 self._world.node(name).clock_offset_ms += round(fault.amount)
 
     def _end(self, number: int) -> None:
@@ -185,7 +187,7 @@ class Nemesis:
                 self._world.set_clock_rate(name, 1.0)
             case "slow_disk" | "slow_io" | "hung_writes" | "hung_disk":
                 self._quicken_disk(fault, name)
-            case "clock":
+            case "clock_skew":
                 node.clock_offset_ms -= round(fault.amount)
 
     def _slow_disk(self, fault: Fault, name: str) -> None:
@@ -221,10 +223,3 @@ class Nemesis:
             link.latency_extra_mean_ms = (
                 Link().latency_extra_mean_ms if mean_ms is None else mean_ms
             )
-
-
-def _moments(faults: Sequence[Fault]) -> Iterator[tuple[int, int, bool]]:
-    """(time, place in the plan, whether it begins), in order; ends come before beginnings."""
-    moments = [(fault.at_ms, 1, number) for number, fault in enumerate(faults)]
-    moments += [(fault.at_ms + fault.for_ms, 0, number) for number, fault in enumerate(faults)]
-    return ((at_ms, number, bool(begins)) for at_ms, begins, number in sorted(moments))

@@ -1,8 +1,8 @@
 """A plan of faults: what goes wrong in a run and when, as data that follows from the seed.
 
-A plan is a tuple of `Fault`s, so that a failing run can be repeated with some of them left out
-(`jepsen.simulator.cuts`). Faults overlap; the windows between bursts let the cluster recover, since
-some bugs show only when it does.
+A plan is a tuple of faults (`jepsen.nemesis.plan.Fault`), so that a failing run can be repeated
+with some of them left out (`jepsen.simulator.cuts`). Faults overlap; the windows between bursts
+let the cluster recover, since some bugs show only when it does.
 
 kill          the process ends as by SIGKILL; the disk keeps what was written
 power_off     the machine stops; what was not synced may be lost or torn
@@ -12,21 +12,21 @@ pause         the process stands still as by SIGSTOP, its timers and sockets wai
 stall         one step of the process's event loop after the other takes long, as with a collection
               of garbage; its threads go on, and all that came meanwhile is handled at once
 suspend       the machine is suspended: its monotonic clock stands still, CLOCK_BOOTTIME goes on
-block         what the first node sends does not reach the second
+one_way       what the first node sends does not reach the second
 isolate       the node and all other members do not reach each other
 halves        the named members and the others do not reach each other
-ring          the two do not reach each other, all others do: majorities overlap, but differ
+pair          the two do not reach each other, all others do: majorities overlap, but differ
 reset         again and again, in the middle of what the first node sends to the second, the
               connection is reset; both hear of it, or only one of them
 half_open     the network forgets the connections between the two nodes: neither is told, and
               what is sent on them is lost; new ones work; when it ends the old ones are refused
-narrow        the first node's link to the second carries only so many bytes a second
-slow          both directions between two nodes get a long latency
+bandwidth     the first node's link to the second carries only so many bytes a second
+delay         both directions between two nodes get a long latency
 slow_disk     every sync takes many times as long
 slow_io       some reads and writes take long; on the event loop they hold it up
 hung_writes   what the node writes, syncs or names hangs until the fault is over
 hung_disk     so does what it reads
-clock         the node's wall clock is off
+clock_skew    the node's wall clock is off
 clock_rate    the node's other clocks go faster or slower
 sync_error    an fsync of the node fails, after which its disk forgets what was to be synced
 write_error   the node's disk takes no writes any more
@@ -50,11 +50,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jepsen.nemesis.plan import FAULTS, Fault, links_of
 from jepsen.simulator.disk import HANGING
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator, Mapping, Sequence
+
+    from jepsen.nemesis.plan import Link
 
 BURST_FAULTS_MAX = 4
 BURST_MS = 3_000
@@ -82,26 +85,26 @@ KINDS = {
     "pause": 4,
     "stall": 3,
     "suspend": 3,
-    "block": 3,
+    "one_way": 3,
     "isolate": 4,
     "halves": 2,
-    "ring": 2,
+    "pair": 2,
     "reset": 3,
     "half_open": 2,
-    "narrow": 1,
-    "slow": 2,
+    "bandwidth": 1,
+    "delay": 2,
     "slow_disk": 2,
     "slow_io": 2,
     "hung_writes": 2,
     "hung_disk": 2,
-    "clock": 1,
+    "clock_skew": 1,
     "clock_rate": 2,
 }
 """Each kind with its weight."""
-LINK_KINDS = ("block", "isolate", "halves", "ring", "reset", "half_open", "narrow")
+LINK_KINDS = ("one_way", "isolate", "halves", "pair", "reset", "half_open", "bandwidth")
 PROCESS_KINDS = ("kill", "power_off", "stop", "pause", "stall", "suspend")
 WAIT_KINDS = ("slow_io", *HANGING)
-PAIR_KINDS = ("block", "ring", "slow", "reset", "half_open", "narrow")
+PAIR_KINDS = ("one_way", "pair", "delay", "reset", "half_open", "bandwidth")
 DISK_KINDS = {
     "sync_error": 3,
     "write_error": 2,
@@ -149,28 +152,6 @@ class Draws:
 
 
 EVERYTHING = Draws()
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that goes wrong for a while; times are virtual milliseconds of the plan."""
-
-    kind: str
-    at_ms: int
-    for_ms: int
-    nodes: tuple[str, ...]
-    amount: float = 0.0
-    """Milliseconds of latency, of clock error, of a stall or, at most, of a slow call; how many
-    times slower a disk is; which bit; after how many operations or bytes; bytes a second; a rate.
-    """
-
-    def __str__(self) -> str:
-        extra = f" by {self.amount:.4g}" if self.amount else ""
-        return f"{self.kind} {' '.join(self.nodes)}{extra} at {self.at_ms} for {self.for_ms} ms"
-
-    def touches(self, nodes: Sequence[str]) -> bool:
-        """Whether one of these nodes is a target; halves concern everybody."""
-        return self.kind == "halves" or any(node in nodes for node in self.nodes)
 
 
 def plan_faults(
@@ -294,13 +275,13 @@ def _members(groups: Sequence[Sequence[str]]) -> list[str]:
 
 def _amount(source: random.Random, kind: str) -> float:
     match kind:
-        case "slow":
+        case "delay":
             return source.uniform(10, SLOW_MS_MAX)
         case "slow_disk":
             return source.uniform(10, SLOW_DISK_TIMES_MAX)
         case "slow_io":
             return _magnitude(source, SLOW_IO_MS_MIN, SLOW_IO_MS_MAX)
-        case "clock":
+        case "clock_skew":
             return source.uniform(-CLOCK_MS_MAX, CLOCK_MS_MAX)
         case "clock_rate":
             return source.uniform(1 - CLOCK_RATE_ERROR_MAX, 1 + CLOCK_RATE_ERROR_MAX)
@@ -308,7 +289,7 @@ def _amount(source: random.Random, kind: str) -> float:
             return _magnitude(source, STALL_MS_MIN, STALL_MS_MAX)
         case "reset":
             return round(_magnitude(source, RESET_BYTES_MIN, RESET_BYTES_MAX))
-        case "narrow":
+        case "bandwidth":
             return _magnitude(source, NARROW_BYTES_MIN, NARROW_BYTES_MAX)
     return 0.0
 
@@ -318,20 +299,6 @@ def _magnitude(source: random.Random, least: float, most: float) -> float:
     return math.exp(source.uniform(math.log(least), math.log(most)))
 
 
-def blocked_links(fault: Fault, members: Sequence[str]) -> list[tuple[str, str]]:
-    """The directed links that a fault of the network blocks."""
-    match fault.kind:
-        case "block":
-            return [(fault.nodes[0], fault.nodes[1])]
-        case "ring":
-            return both_ways(fault.nodes[:1], fault.nodes[1:])
-        case "isolate" | "halves":
-            others = [name for name in members if name not in fault.nodes]
-            return both_ways(fault.nodes, others)
-    return []
-
-
-def both_ways(one: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the directed links between two groups of nodes."""
-    pairs = [(a, b) for a in one for b in other]
-    return pairs + [(b, a) for a, b in pairs]
+def blocked_links(fault: Fault, members: Sequence[str]) -> list[Link]:
+    """Return the directed links that a partition blocks; none for faults of another kind."""
+    return links_of(fault, members) if FAULTS[fault.kind].package == "partition" else []

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.faults import Fault, Nemesis, plan_power_cuts
+from jepsen.nemesis.plan import Fault
+from jepsen.simulator.faults import Nemesis, plan_power_cuts
 from jepsen.simulator.world import World, stream
 from jepsen.simulator.world._runtime import SimWorker
 from raftctl.runtime.api import replace_file

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.nemesis.plan import Fault
 from jepsen.simulator.disk import SimDisk
-from jepsen.simulator.faults import DiskFaults, Fault, Nemesis
+from jepsen.simulator.faults import DiskFaults, Nemesis
 from jepsen.simulator.faults._disk_faults import DamageUnnoticed, DirectoryTakesNodeDown, Filling
 from jepsen.simulator.faults._plan import DISK_KINDS, ON_DIRECTORIES
 from jepsen.simulator.properties._committed import Entry

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.faults import Fault, Nemesis, plan_directory_faults, plan_faults
+from jepsen.nemesis.plan import Fault
+from jepsen.simulator.faults import Nemesis, plan_directory_faults, plan_faults
 from jepsen.simulator.faults._plan import DIRECTORY_KINDS, DISK_KINDS, KINDS, blocked_links
 from jepsen.simulator.world import World
 
@@ -44,8 +45,8 @@ def test_faults_of_log_directories_strike_brokers_in_every_way() -> None:
 @pytest.mark.parametrize(
     ("kind", "nodes", "blocked"),
     [
-        ("block", ("c1", "b1"), [("c1", "b1")]),
-        ("ring", ("c1", "c2"), [("c1", "c2"), ("c2", "c1")]),
+        ("one_way", ("c1", "b1"), [("c1", "b1")]),
+        ("pair", ("c1", "c2"), [("c1", "c2"), ("c2", "c1")]),
         ("kill", ("c1",), []),
     ],
 )
@@ -119,7 +120,7 @@ def test_every_fault_is_undone(seed: int) -> None:
 def test_a_link_opens_when_the_last_fault_that_blocks_it_ends() -> None:
     async def story() -> None:
         field.start_all()
-        faults = (Fault("ring", 0, 100, ("c1", "c2")), Fault("isolate", 50, 100, ("c1",)))
+        faults = (Fault("pair", 0, 100, ("c1", "c2")), Fault("isolate", 50, 100, ("c1",)))
         running = asyncio.get_running_loop().create_task(field.nemesis.run(faults))
         await asyncio.sleep(0.12)
         assert field.is_blocked("c1", "c2")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.faults import Fault, Nemesis
+from jepsen.nemesis.plan import Fault
+from jepsen.simulator.faults import Nemesis
 from jepsen.simulator.kernel._loop import WorldStuck
 from jepsen.simulator.kernel.process import NodeClock
 from jepsen.simulator.world import World, stream

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.faults import Fault, Nemesis
+from jepsen.nemesis.plan import Fault
+from jepsen.simulator.faults import Nemesis
 from jepsen.simulator.network import Link, sockets_of
 from jepsen.simulator.network._connection import TOLD
 from jepsen.simulator.world import World
@@ -184,10 +185,10 @@ def test_a_new_connection_works_while_old_ones_are_forgotten(world: World) -> No
     assert len(talk.got[1]) > 5 * len(WHOLE)
 
 
-@pytest.mark.parametrize("kind", ["reset", "half_open", "narrow"])
+@pytest.mark.parametrize("kind", ["reset", "half_open", "bandwidth"])
 def test_the_nemesis_does_it_and_undoes_it(world: World, kind: str) -> None:
     talk = Talk(world, answers=True)
-    amounts = {"reset": 150.0, "narrow": 500.0}
+    amounts = {"reset": 150.0, "bandwidth": 500.0}
 
     async def story() -> None:
         talk.start()
