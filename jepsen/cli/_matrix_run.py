@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.cli import _options as options
 from jepsen.cli._output import say, tell
-from jepsen.core import overall, told_faults
+from jepsen.core import format_faults, overall
 from jepsen.errors import ClusterError, InputError
 from jepsen.runner.matrix import Cell, Outcome, progress
 from jepsen.store import put_aside
@@ -64,7 +64,7 @@ def run_cell(cell: Cell, store: Path) -> Cell | None:
             overall(verdicts),
             str(folder.path),
             _found(verdicts),
-            faults=told_faults(results.get("faults", {})),
+            faults=format_faults(results.get("faults", {})),
         )
         if results.get("interrupted"):
             return None

@@ -14,7 +14,7 @@ from jepsen.checkers.verdict import WORDS
 from jepsen.cli._output import say, tell
 from jepsen.errors import InputError
 from jepsen.report import document, readable_time, report_page
-from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page, told_of
+from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page, texts_of
 from jepsen.runner import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
 
@@ -129,6 +129,6 @@ class _Handler(BaseHTTPRequestHandler):
         results, spec = folder.results, folder.spec
         word = NO_VERDICT if results is None else WORDS[results["valid"]]
         test, _, time = name.partition("/")
-        described = told_of(spec, results)
+        described = texts_of(spec, results)
         faults = faults_of(spec)
         return Row(f"/{quote(name)}", test, time, word, spec.workload, faults, spec.env, described)

@@ -20,7 +20,7 @@ from jepsen.cli._output import (
     say_json,
     tell,
 )
-from jepsen.core import overall, told_faults
+from jepsen.core import format_faults, overall
 from jepsen.core.spec import RATE_MIN, WORKLOADS, RunSpec
 from jepsen.environments.local import RELAYS
 from jepsen.errors import InputError
@@ -152,6 +152,6 @@ def _show(folder: RunFolder, verdicts: dict[str, Verdict], output: Output) -> No
         for line in anomaly_lines(verdict):
             tell(f"  {line}")
     if struck := (folder.results or {}).get("faults"):
-        tell(f"faults that struck: {told_faults(struck)}")
+        tell(f"faults that struck: {format_faults(struck)}")
     tell(f"jepsen report {folder.path} makes a page of it")
     say(f"{folder.path} {WORDS[overall(verdicts)]}")

@@ -21,9 +21,9 @@ from jepsen.core._evidence import (
     cut_short,
     failure_of_cluster,
     faults_struck,
+    format_faults,
     judge,
     overall,
-    told_faults,
 )
 from jepsen.core._run import Run
 
@@ -33,7 +33,7 @@ __all__ = [
     "cut_short",
     "failure_of_cluster",
     "faults_struck",
+    "format_faults",
     "judge",
     "overall",
-    "told_faults",
 ]

@@ -1,8 +1,8 @@
-"""What a history proves of its run: nothing is valid that nobody has tested.
+"""Evidence: a run is valid only if its history shows that something was tested.
 
-A run may end without an anomaly because nothing was wrong, or because nothing was tried: a fault
-that was asked for never struck, clients never got an answer, the last reads failed, somebody ended
-it early. Each of these makes the verdict unknown, with the reason and what helps.
+A run may have no anomaly because nothing was wrong, or because nothing was tried: a requested
+fault never struck, clients got no answer, the final reads failed, or the run ended early. Each of
+these makes the verdict unknown, with the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Ending(NamedTuple):
     """How a run ended."""
 
     trouble: str = ""
-    """What a node did that no node may."""
+    """A violation by a node, as text; empty if there was none."""
     interrupted_s: float | None = None
-    """When somebody wanted an end before its time, in seconds of the test; None: nobody did."""
+    """When the test was interrupted, in seconds of the test; None: it was not."""
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` reads back."""
@@ -55,28 +55,31 @@ def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
 
 
 def failure_of_cluster(what: str) -> Verdict:
-    """The verdict if a node did what no node may, whatever clients saw."""
+    """Return the verdict if a node violated an invariant, whatever clients saw."""
     return Verdict(False, (Anomaly("cluster-failed", {"what": what}),))
 
 
 def overall(verdicts: Mapping[str, Verdict]) -> Valid:
-    """The verdict on a run."""
+    """Return the verdict on a run: the worst of its checkers."""
     return merge_valid(verdict.valid for verdict in verdicts.values())
 
 
 def faults_struck(asked: Sequence[str], history: Sequence[Op]) -> dict[str, int]:
-    """How often a fault of each kind struck: of those that were asked for, and of any other."""
+    """Count the faults that struck, by kind; requested kinds are present with 0."""
     struck = Counter(kind for op in history if (kind := kind_struck(op)))
     return {**dict.fromkeys(asked, 0), **struck}
 
 
-def told_faults(counts: Mapping[str, int]) -> str:
+def format_faults(counts: Mapping[str, int]) -> str:
     """`partition 2, kill 0`."""
     return ", ".join(f"{kind} {count}" for kind, count in counts.items())
 
 
 def unproven(spec: RunSpec, history: Sequence[Op], *, ends: bool) -> dict[str, Verdict]:
-    """By what is missing, an unknown verdict with the reason. `ends`: the workload reads last."""
+    """Return an unknown verdict, with its reason, for each lack of evidence.
+
+    `ends`: whether the workload has final reads.
+    """
     reasons = {
         FAULTS: _spared(spec, history),
         RATE: _too_little(spec, history),
@@ -87,7 +90,7 @@ def unproven(spec: RunSpec, history: Sequence[Op], *, ends: bool) -> dict[str, V
 
 
 def cut_short(spec: RunSpec, history: Sequence[Op], ending: Ending | None) -> dict[str, Verdict]:
-    """Unknown where the run did not come to its end. `ending`: None if it never said how."""
+    """Return an unknown verdict if the run did not end. `ending`: None if it was not recorded."""
     if ending is None:
         last_s = history[-1].time / SECOND_NS if history else 0.0
         why = (
@@ -102,14 +105,14 @@ def cut_short(spec: RunSpec, history: Sequence[Op], ending: Ending | None) -> di
 
 
 def interruption(spec: RunSpec, history: Sequence[Op], at_s: float) -> str:
-    """When it was, and what had been done until then."""
+    """Describe an interruption: its time and the faults until then."""
     struck = sum(faults_struck((), history).values())
     faults = f"{struck} {'fault' if struck == 1 else 'faults'} struck"
     return f"interrupted after {at_s:.0f} of {spec.time_limit_s:g} s, {faults}"
 
 
 def _spared(spec: RunSpec, history: Sequence[Op]) -> str:
-    """Which kinds of faults that were asked for never struck, and what helps."""
+    """Describe the requested faults that never struck, with remedies."""
     counts = faults_struck(spec.nemesis, history)
     return "; ".join(_why_spared(kind, history) for kind in spec.nemesis if not counts[kind])
 
@@ -130,7 +133,7 @@ def _why_spared(kind: str, history: Sequence[Op]) -> str:
 
 
 def _too_little(spec: RunSpec, history: Sequence[Op]) -> str:
-    """Why what clients did before the end of the test shows nothing; empty if it does."""
+    """Describe a lack of successful operations; empty if there were enough."""
     within = [op for op in history if op.by_client and op.time <= spec.time_limit_s * SECOND_NS]
     seconds = max((op.time for op in within), default=0) / SECOND_NS
     count = sum(op.type is OpType.OK for op in within)
@@ -145,7 +148,7 @@ def _too_little(spec: RunSpec, history: Sequence[Op]) -> str:
 
 
 def _unanswered(history: Sequence[Op]) -> str:
-    """Functions of which nobody ever had an answer, though they were tried."""
+    """Name the functions that were tried and never answered."""
     answered: dict[str, bool] = {}
     errors: dict[str, str] = {}
     for op in history:

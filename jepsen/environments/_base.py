@@ -14,31 +14,31 @@ Link = tuple[str, str]
 
 
 class Quality(NamedTuple):
-    """How a link carries what it carries; by default as well as it can."""
+    """Quality of a link; by default it is not degraded."""
 
     delay_ms: float = 0.0
-    """Of everything."""
+    """Added to the latency of every piece."""
     loss: float = 0.0
-    """The chance that a piece arrives late, as TCP sends again what was lost."""
+    """The chance that a piece is lost; it arrives late, since TCP sends it again."""
     bytes_per_s: float | None = None
 
 
 RETRANSMIT_S = 0.2
-"""How late what was lost arrives, each time it is lost: the least of usual systems."""
+"""The delay of a lost piece, each time it is lost: the shortest of usual systems."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """What cluster a test wants."""
+    """The cluster that a test needs."""
 
     controllers: int = 3
     brokers: int = 3
     overrides: Mapping[str, str] = field(default_factory=dict)
     """Configuration keys of all nodes."""
     bootstrap_servers: str = ""
-    """Of an external cluster."""
+    """Addresses of an external cluster: HOST:PORT, separated by commas."""
     control: str = ""
-    """The command of a program that breaks it."""
+    """The command of the program that injects faults into an external cluster."""
 
 
 class Environment(Protocol):
@@ -46,93 +46,93 @@ class Environment(Protocol):
 
     @property
     def controllers(self) -> Sequence[str]:
-        """The names of the nodes that vote."""
+        """Return the names of the controllers."""
 
     @property
     def brokers(self) -> Sequence[str]:
-        """The names of the nodes that serve Kafka clients."""
+        """Return the names of the brokers."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where Kafka clients begin."""
+        """Return the addresses at which Kafka clients begin."""
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
-        """What can be done to a disk, and to those of which nodes."""
+        """Return the possible faults of disks, each with the nodes that can have it."""
 
     @property
     def features(self) -> Mapping[str, tuple[int, int]]:
-        """The lowest and the highest level at which each of its features can be finalized."""
+        """Return the lowest and highest level of each feature."""
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
-        """A client of keys and values that is not open yet."""
+        """Return a client of keys and values that is not open yet."""
 
     async def leader(self) -> str | None:
-        """The node that is the active controller, if one is known."""
+        """Return the node of the active controller; None if unknown."""
 
     def broker_name(self, broker_id: int) -> str | None:
-        """The node that Kafka clients know by that id."""
+        """Return the node with this broker id; None if unknown."""
 
-    async def settled(self) -> bool:
-        """Whether every broker is active and every replica in sync, as far as anybody says."""
+    async def is_in_sync(self) -> bool:
+        """Whether every broker is active and every replica in sync, as reported now."""
 
     async def leadership(self) -> tuple[str, int] | None:
-        """That node and the epoch in which it leads."""
+        """Return the node of the active controller and its epoch; None if unknown."""
 
     async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
-        """What each controller that answers tells of its copy of the metadata log.
+        """Return the state of the metadata log of each controller that answers.
 
         By its name: the value of `replica` in a trace (`jepsen.checkers.replication.trace`). Empty
         where nobody tells, or where all is known anyway.
         """
 
     async def kill(self, node: str) -> None:
-        """Ends its process at once; what it had written stays. Raises if it does not run."""
+        """Kill a node's process; its written data stays. Raises if it does not run."""
 
     async def terminate(self, node: str) -> None:
-        """Asks its process to end, and waits for that."""
+        """Ask a node's process to end, and wait until it has."""
 
     async def start_node(self, node: str) -> None:
-        """Starts a node that does not run; does nothing to one that does."""
+        """Start a node that does not run; no effect on a running one."""
 
     async def pause(self, node: str) -> None:
-        """Stops its process where it is. Raises if it does not run."""
+        """Stop a node's process, as by SIGSTOP. Raises if it does not run."""
 
     async def resume(self, node: str) -> None:
-        """Lets it go on; does nothing to one that is not paused."""
+        """Resume a paused node; no effect on another."""
 
     async def block(self, links: Sequence[Link]) -> None:
-        """Nothing passes these links until `unblock`; others are as they were."""
+        """Block these links until `unblock`, in addition to links blocked before."""
 
     async def unblock(self) -> None:
-        """Everything passes everywhere."""
+        """Unblock all links."""
 
     async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
-        """These links are no better than that until `restore`."""
+        """Degrade these links until `restore`."""
 
     async def restore(self) -> None:
-        """Every link is as good as it was."""
+        """Restore the quality of all links."""
 
     async def skew_clock(self, node: str, by_ms: int) -> None:
-        """Its wall clock shows so much more, or less."""
+        """Move a node's wall clock by milliseconds, forward or back."""
 
     async def reset_clocks(self) -> None:
-        """Every wall clock shows the time again."""
+        """Set all wall clocks right."""
 
     async def remove_voter(self, node: str) -> bool:
-        """Takes its vote from a controller, which goes on; False: perhaps, it may take longer."""
+        """Remove a controller from the voters; it keeps running. False: the outcome is unknown."""
 
     async def add_voter(self, node: str) -> bool:
-        """Lets a controller vote, if it does not; False as for `remove_voter`."""
+        """Add a controller to the voters. False: the outcome is unknown."""
 
     async def replace_disk(self, node: str) -> None:
-        """Gives a node that does not run an empty disk, formatted for the cluster."""
+        """Give a stopped node an empty disk, formatted for the cluster."""
 
     async def break_disk(self, node: str, kind: str) -> bool:
-        """Its disk fails in one of the ways of `disk_faults`; False if it cannot do so now."""
+        """Fail a node's disk in one of the ways of `disk_faults`; False if it is impossible now."""
 
     async def mend_disks(self) -> None:
-        """Every disk is well, and the nodes run that ended because of theirs."""
+        """Repair all disks, and start the nodes that ended because of them."""
 
 
 class Change(NamedTuple):

@@ -1,5 +1,4 @@
-"""The nemesis: does to an environment what operations say (`jepsen.nemesis.faults`), and notes to
-whom."""
+"""The nemesis: performs the operations of faults, and records which nodes they hit."""
 
 from __future__ import annotations
 
@@ -31,46 +30,46 @@ DELAY_MS_MAX = 400.0
 LOSS_MAX = 0.4
 BYTES_PER_S = (20_000, 400_000)
 CLOCK_MS_MAX = 120_000
-SETTLE_POLLS = 100
-SETTLE_POLL_S = 0.2
+SYNC_POLLS = 100
+SYNC_POLL_S = 0.2
 
 
 class Roles(Protocol):
-    """Who plays which part for Kafka's clients; see `jepsen.environments.admin._roles`."""
+    """Partition leaders and coordinators; see `jepsen.environments.admin`."""
 
     async def broker(self, role: str) -> int | None:
-        """The id of a `partition-leader`, or of a `coordinator`; None if nobody says."""
+        """Return the broker id of a `partition-leader` or `coordinator`; None if unknown."""
 
     async def reassign(self, wanted: Sequence[Any] | None = None) -> list[Any] | None:
         """Give a partition those replicas, else others: [partition, ids]; None: refused."""
 
 
 class Membership(Protocol):
-    """Brokers that leave and join; see `jepsen.environments.admin._membership`."""
+    """Brokers that leave and join; see `jepsen.environments.admin`."""
 
     @property
     def absent(self) -> str | None:
-        """Who has left."""
+        """The broker that has left, if any."""
 
     async def remove(self, broker_id: int | None) -> list[str]:
-        """Takes a broker out of the cluster, any if none is named; who it was, if anybody."""
+        """Remove a broker from the cluster, by default any; returns it, or [] if none left."""
 
     async def add(self) -> list[str]:
-        """Whoever has left joins."""
+        """Let the broker that has left join again."""
 
 
 class Features(Protocol):
-    """The levels of the cluster's features; see `jepsen.environments.admin._features`."""
+    """The levels of the cluster's features; see `jepsen.environments.admin`."""
 
     async def lower(self, feature: str, level: int | None = None) -> list[Any]:
         """Lower to that level, else to a random one: [feature, level]; [] if that failed."""
 
     async def raise_all(self) -> dict[str, int]:
-        """Every feature gets its highest level."""
+        """Raise every feature to its highest level."""
 
 
 class Nemesis:
-    """Does to an environment what operations say; a client of the interpreter."""
+    """Performs faults on an environment; a client of the interpreter."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class Nemesis:
         self._paused: list[str] = []
         self._voteless: list[str] = []
         self._failures: list[str] = []
-        """Why parts of the present operation could not be done."""
+        """Reasons why parts of the current operation failed."""
         self._cuts: list[list[Any]] = []
         """The partitions in force, each [kind, links]; replicas may lag unreported."""
         self._slowed: list[list[Any]] = []
@@ -106,7 +105,7 @@ class Nemesis:
         """Nothing to do."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Does it; the value of the completion says to whom."""
+        """Perform an operation; the value of the completion names what it hit."""
         does: dict[str, Callable[[], Any]] = {
             "kill": partial(self._kill, op.value),
             "stop": partial(self._stop, op.value),
@@ -139,14 +138,14 @@ class Nemesis:
     async def _each(
         self, nodes: Sequence[str], does: Callable[[str], Awaitable[object]]
     ) -> list[str]:
-        """Those to which it was done; why the others were spared is in `_failures`."""
+        """Return the nodes for which it succeeded; reasons of the others are in `_failures`."""
         return [node for node in nodes if await self._tried(partial(does, node))]
 
     async def _tried(self, does: Callable[[], Awaitable[object]]) -> bool:
         try:
             await does()
         except Exception as error:
-            # Whoever breaks a cluster may be any program: what follows is done all the same.
+            # The control program of an external cluster may fail in any way; go on with the rest.
             logger.debug("a part of a fault that could not be done", exc_info=True)
             self._failures.append(str(error) or repr(error))
             return False
@@ -190,22 +189,22 @@ class Nemesis:
         await self._environment.start_node(node)
 
     async def _rolling(self, target: Target) -> list[str]:
-        """One after the other, each when all are in sync; ends early if that takes too long."""
+        """Restart one node after the other, each when all are in sync; give up after a while."""
         environment, done = self._environment, list[str]()
         groups = {"brokers": environment.brokers, "controllers": environment.controllers}
         for node in groups[target] if isinstance(target, str) else target:
-            if not await self._settles():
+            if not await self._gets_in_sync():
                 break
             await environment.terminate(node)
             await environment.start_node(node)
             done.append(node)
         return done
 
-    async def _settles(self) -> bool:
-        for _ in range(SETTLE_POLLS):
-            if await self._environment.settled():
+    async def _gets_in_sync(self) -> bool:
+        for _ in range(SYNC_POLLS):
+            if await self._environment.is_in_sync():
                 return True
-            await asyncio.sleep(SETTLE_POLL_S)
+            await asyncio.sleep(SYNC_POLL_S)
         return False
 
     async def _partition(self, kind: str | list[Any]) -> list[Any]:
@@ -273,7 +272,7 @@ class Nemesis:
         return Quality(bytes_per_s=self._random.randint(*BYTES_PER_S))
 
     async def _remove_voter(self, kind: Target) -> list[str]:
-        """Of so few that a majority of all still votes."""
+        """Remove a voter, unless fewer than a majority of all controllers would vote."""
         environment = self._environment
         voters = [node for node in environment.controllers if node not in self._voteless]
         if len(voters) <= len(environment.controllers) // 2 + 1:
@@ -284,17 +283,17 @@ class Nemesis:
             node = await environment.leader() if kind == "leader" else self._random.choice(voters)
         if node not in voters:
             return []
-        self._voteless.append(node)  # also where that may yet come about
+        self._voteless.append(node)  # also if the outcome is unknown
         return [node] if await environment.remove_voter(node) else []
 
     async def _add_voters(self) -> list[str]:
-        """Whoever does not get its vote back in time gets it the next time, or at the end."""
+        """Add the removed voters; those that fail are added the next time, or at the end."""
         done = [node for node in self._voteless if await self._environment.add_voter(node)]
         self._voteless = [node for node in self._voteless if node not in done]
         return done
 
     async def _remove_broker(self, kind: Target) -> list[str]:
-        """Nobody while others are down or cut off: the last copy must not go with it."""
+        """Remove a broker, unless others are down or cut off: it might have the last copy."""
         if self._membership is None or not self._is_calm():
             return []
         broker_id = None
@@ -345,8 +344,8 @@ class Nemesis:
         return done
 
     async def _break_disk(self, kind: str | list[Any]) -> list[Any]:
-        """Only where all is well: what no copy has synced is lost by design with a second one."""
-        if not self._is_calm() or not await self._environment.settled():
+        """Fail a disk, only if all replicas are in sync: a second loss may lose unsynced data."""
+        if not self._is_calm() or not await self._environment.is_in_sync():
             return []
         if isinstance(kind, str):
             node = self._random.choice(self._environment.disk_faults[kind])
@@ -355,11 +354,11 @@ class Nemesis:
         return [node, kind] if await self._environment.break_disk(node, kind) else []
 
     def _is_calm(self) -> bool:
-        """Whether nothing was done that an environment may take for settled for a while yet."""
+        """Whether no fault is active that `is_in_sync` may not reflect yet."""
         return not (self._killed or self._paused or self._cuts)
 
     async def _heal(self) -> None:
-        """All of it, whatever of it fails."""
+        """Heal everything; go on if a part fails."""
         environment = self._environment
         for step in (
             self._unblock,
@@ -376,14 +375,14 @@ class Nemesis:
         await self._tried(self._raise_features)
 
     async def _in_role(self, role: str) -> str | None:
-        """The node that plays a part now, if somebody says who."""
+        """Return the node in a role now; None if unknown."""
         if role == "leader":
             return await self._environment.leader()
         broker_id = None if self._roles is None else await self._roles.broker(role)
         return None if broker_id is None else self._environment.broker_name(broker_id)
 
     def _group(self) -> Sequence[str]:
-        """The nodes of a role, or all."""
+        """Return the controllers, the brokers, or all nodes, by chance."""
         environment = self._environment
         groups = [environment.controllers, environment.brokers, self._all()]
         return self._random.choice([group for group in groups if group])
@@ -392,7 +391,7 @@ class Nemesis:
         return [*self._environment.controllers, *self._environment.brokers]
 
     async def _chosen(self, kind: Target) -> list[str]:
-        """The named nodes; or nodes of one role, chosen by chance; or the node in that role."""
+        """Return the named nodes, the node in the named role, or nodes by chance."""
         if not isinstance(kind, str):
             return [node for node in kind if self._is_up(node)]
         roles = [
@@ -407,6 +406,6 @@ class Nemesis:
         return [node for node in chosen if self._is_up(node)]
 
     def _is_up(self, node: str) -> bool:
-        """Whether nothing was done to it that keeps it from running, or will soon."""
+        """Whether the nemesis has neither killed nor removed the node."""
         absent = None if self._membership is None else self._membership.absent
         return node != absent and node not in self._killed

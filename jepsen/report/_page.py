@@ -9,7 +9,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.verdict import WORDS
-from jepsen.core import told_faults
+from jepsen.core import format_faults
 from jepsen.generator.core import SECOND_NS
 from jepsen.history import OpType
 from jepsen.report._axes import COLOURS, QUANTILES
@@ -24,7 +24,7 @@ from jepsen.report._plots import (
     rate_plot,
     windows,
 )
-from jepsen.report._tables import fault_table, lasted, told_statistics
+from jepsen.report._tables import fault_table, format_statistics, lasted
 from jepsen.report._window import DONE, FAILING, PENDING, failing_window
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _heading(text: str) -> str:
 def _checkers(checkers: Mapping[str, Any]) -> Iterator[str]:
     yield "<table><tr><th>checker</th><th>verdict</th><th>found</th></tr>"
     for name, verdict in checkers.items():
-        reason, told = verdict.get("why_unknown"), told_statistics(verdict["statistics"])
+        reason, told = verdict.get("why_unknown"), format_statistics(verdict["statistics"])
         told = "<br>".join(one for one in (cut(reason or ""), told) if one)
         yield (f"<tr><td>{escape(name)}</td><td>{WORDS[verdict['valid']]}</td><td>{told}</td></tr>")
     yield "</table>"
@@ -262,7 +262,7 @@ def _card(
     yield f"<br>began {escape(began)}" if began else ""
     yield f"<br>{results['operations']} operations, lasted {lasted(seconds)}, seed {spec.seed}"
     if struck := results.get("faults"):
-        yield f"<br>faults that struck: {escape(told_faults(struck))}"
+        yield f"<br>faults that struck: {escape(format_faults(struck))}"
     yield "</p>"
 
 

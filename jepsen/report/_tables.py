@@ -63,7 +63,7 @@ def _fault_rows(rows: Sequence[str]) -> str:
     return f"<table>{heads}{''.join(rows)}</table>"
 
 
-def told_statistics(statistics: Mapping[str, Any]) -> str:
+def format_statistics(statistics: Mapping[str, Any]) -> str:
     """In HTML, a line for each entry: `counts of poll: invoke 409, ok 400`."""
     return "<br>".join(escape(line) for line in _lines(statistics))
 

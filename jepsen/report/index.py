@@ -7,7 +7,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from jepsen.core import told_faults
+from jepsen.core import format_faults
 from jepsen.report._page import cut, document, kinds_of
 from jepsen.report._tables import lasted, readable_time
 
@@ -41,7 +41,7 @@ MORE = ("faults", "operations", "lasted", "seed", "found")
 """What the list tells of a run beside its name, time and verdict."""
 
 
-def told_of(spec: RunSpec, results: Mapping[str, Any] | None) -> tuple[str, str, str, str, str]:
+def texts_of(spec: RunSpec, results: Mapping[str, Any] | None) -> tuple[str, str, str, str, str]:
     """The cells of `MORE`; all but the seed are empty for a run without a verdict."""
     if results is None:
         return ("", "", "", str(spec.seed), "")
@@ -49,7 +49,7 @@ def told_of(spec: RunSpec, results: Mapping[str, Any] | None) -> tuple[str, str,
     kinds = [f"{name} {count}" for one in verdicts for name, count in kinds_of(one).items()]
     reasons = [one["why_unknown"] for one in verdicts if one.get("why_unknown")]
     return (
-        told_faults(results.get("faults", {})),
+        format_faults(results.get("faults", {})),
         str(results["operations"]),
         lasted(results["seconds"]) if "seconds" in results else "",
         str(spec.seed),

@@ -17,9 +17,9 @@ from jepsen.core import (
     cut_short,
     failure_of_cluster,
     faults_struck,
+    format_faults,
     judge,
     overall,
-    told_faults,
 )
 from jepsen.environments.external import ExternalEnvironment
 from jepsen.errors import ClusterError, InputError
@@ -76,7 +76,7 @@ class Progress:
         line = f"{at_ns / 1e9:6.1f} s  {counts[OpType.INVOKE]} operations: {ended}"
         if not self._struck:
             return line
-        return f"{line}; faults: {told_faults(self._struck)}; last: {self._fault}"
+        return f"{line}; faults: {format_faults(self._struck)}; last: {self._fault}"
 
 
 def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, Verdict]:

@@ -105,7 +105,7 @@ class SimEnvironment:
         name = f"broker-{broker_id}"
         return name if name in self.brokers else None
 
-    async def settled(self) -> bool:
+    async def is_in_sync(self) -> bool:
         """See `Environment`.
 
         Brokers are asked first, as those of processes are (`LocalCluster.is_healthy`).

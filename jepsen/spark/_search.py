@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -66,6 +67,14 @@ VERDICTS_SQL = (
     "history string, key string, valid string, operations long, method string, why_unknown string, "
     f"refused string, anomalies {ANOMALIES_SQL}"
 )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the search of one key may take; after that the key is unknown."""
+
+    time_s: float = 300.0
+    memory_bytes: int = 1 << 30
 
 
 def verdict_word(valid: Valid) -> str:

@@ -70,6 +70,6 @@ async def _breaks_all(environment: SimEnvironment, world: World, bootstrap: str)
 async def _whole(environment: SimEnvironment) -> None:
     async with asyncio.timeout(WHOLE_S):
         while True:
-            if await environment.settled():
+            if await environment.is_in_sync():
                 return
             await asyncio.sleep(POLL_S)

@@ -49,7 +49,7 @@ class Membership:
 
         Nobody if all is not well at first, or if it cannot be drained in time: then it stays.
         """
-        if self.absent is not None or not await until(self._environment.settled, SETTLE_S):
+        if self.absent is not None or not await until(self._environment.is_in_sync, SETTLE_S):
             return []
         if broker_id is None:
             broker_id = await self._any()
@@ -90,7 +90,7 @@ class Membership:
         replicas = await all_replicas(admin)
         held = {key: ids for key, ids in replicas.items() if broker_id in ids}
         if not held:
-            return await self._environment.settled()
+            return await self._environment.is_in_sync()
         self._lent = held | self._lent
         moves = {key: self._elsewhere(key, broker_id, have, ids) for key, have in held.items()}
         await reassign(admin, {key: wanted for key, wanted in moves.items() if wanted})

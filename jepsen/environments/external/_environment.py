@@ -63,7 +63,7 @@ class ExternalEnvironment:
         found = [node.name for node in nodes if (node.role, node.node_id) == ("broker", broker_id)]
         return found[0] if found else None
 
-    async def settled(self) -> bool:
+    async def is_in_sync(self) -> bool:
         """As far as clients are told."""
         if self._control is None:
             return True

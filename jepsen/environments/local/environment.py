@@ -204,7 +204,7 @@ class LocalEnvironment:
         found = [node.name for node in self._cluster.layout.brokers if node.node_id == broker_id]
         return found[0] if found else None
 
-    async def settled(self) -> bool:
+    async def is_in_sync(self) -> bool:
         """See `Environment`."""
         return await asyncio.to_thread(self._cluster.is_healthy, ASK_S)
 
@@ -216,7 +216,7 @@ class LocalEnvironment:
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + SETTLED_S
         while now_s() < until_s:
-            if await self.settled():
+            if await self.is_in_sync():
                 status = await asyncio.to_thread(self._cluster.status, ASK_S)
                 if status.leader is not None:
                     return int(status.leader["high_watermark"])

@@ -21,7 +21,8 @@ Sources: Lowe, "Testing for linearizability"; Gibbons and Korach, "Testing share
 `docs/decisions/0023-judging-registers.md` has the measurements behind the choice of ways.
 """
 
-from jepsen.spark.registers._linearizable import Limits, check_linearizable
+from jepsen.spark._search import Limits
+from jepsen.spark.registers._linearizable import check_linearizable
 
 __all__ = [
     "Limits",

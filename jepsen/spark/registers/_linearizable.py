@@ -15,7 +15,7 @@ from jepsen.checkers.registry import model_named
 from jepsen.compiled import codes
 from jepsen.history.table import text_of
 from jepsen.spark._findings import kept
-from jepsen.spark._search import INVALID, VALID, VERDICTS_SQL, check_keys
+from jepsen.spark._search import INVALID, VALID, VERDICTS_SQL, Limits, check_keys
 from jepsen.spark._tuning import tune
 from jepsen.spark.registers import _segments as segments
 from jepsen.spark.registers._kernel import is_for_kernel, judge_all, rest_of
@@ -34,14 +34,6 @@ SELECT history, key, count(*) AS operations, every(f IN ('read', 'write')) AS pl
     every(f IN ('read', 'write', 'cas')) AS register
 FROM {operations} GROUP BY history, key
 """
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the search of one key may take; after that the key is unknown."""
-
-    time_s: float = 300.0
-    memory_bytes: int = 1 << 30
 
 
 def check_linearizable(

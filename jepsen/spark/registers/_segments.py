@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.linearizable.models import Register
     from jepsen.history import Operation
-    from jepsen.spark.registers._linearizable import Limits
+    from jepsen.spark._search import Limits
 
 HOT_OPERATIONS = 100_000
 """A key with more is cut."""

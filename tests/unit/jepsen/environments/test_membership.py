@@ -41,7 +41,7 @@ class Cluster:
     def broker_name(self, broker_id: int) -> str:
         return f"broker-{broker_id}"
 
-    async def settled(self) -> bool:
+    async def is_in_sync(self) -> bool:
         return self.is_settled
 
     async def terminate(self, node: str) -> None:

@@ -60,7 +60,7 @@ class Cluster:
     def broker_name(self, broker_id: int) -> str | None:
         return f"broker-{broker_id}"
 
-    async def settled(self) -> bool:
+    async def is_in_sync(self) -> bool:
         self.polls_until_settled -= 1
         return self.polls_until_settled < 0
 
@@ -222,7 +222,7 @@ async def test_who_leads_a_partition_or_coordinates_can_be_meant(role: str) -> N
 async def test_a_rolling_restart_waits_for_each_to_be_in_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("jepsen.nemesis._nemesis.SETTLE_POLL_S", 0)
+    monkeypatch.setattr("jepsen.nemesis._nemesis.SYNC_POLL_S", 0)
     cluster = Cluster()
     nemesis = Nemesis(cluster, random.Random(1))
     cluster.polls_until_settled = 5

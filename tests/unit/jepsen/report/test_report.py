@@ -21,9 +21,9 @@ from jepsen.report import readable_time, report_page
 from jepsen.report._axes import LEFT, WIDTH
 from jepsen.report._page import ANOMALIES_SHOWN_MAX, KINDS_OPEN_MAX, TEXT_SHOWN_MAX
 from jepsen.report._plots import leader_strip, quantile_plot, quantile_plots, windows
-from jepsen.report._tables import fault_table, told_statistics
+from jepsen.report._tables import fault_table, format_statistics
 from jepsen.report._window import failing_window
-from jepsen.report.index import NO_VERDICT, Row, index_page, told_of
+from jepsen.report.index import NO_VERDICT, Row, index_page, texts_of
 from jepsen.store import RunFolder
 from tests.unit.jepsen.histories import history
 
@@ -193,12 +193,12 @@ def test_the_list_tells_what_happened_in_a_run() -> None:
         },
     }
     spec = RunSpec("queue", "sim", ("kill", "pause"), seed=77)
-    told = told_of(spec, results)
+    told = texts_of(spec, results)
     assert told == ("kill 2, pause 0", "1037", "24 s", "77", "lost-write 2; never: <b>")
     page = index_page([Row("/1", "a", "1", "invalid", "queue", "kill", "sim", told)])
     for text in ("kill 2, pause 0", "1037", "24 s", "lost-write 2; never: &lt;b&gt;"):
         assert f">{text}</td>" in page
-    assert told_of(spec, None) == ("", "", "", "77", "")
+    assert texts_of(spec, None) == ("", "", "", "77", "")
 
 
 def test_times_in_which_something_is_broken_are_shaded() -> None:
@@ -342,8 +342,8 @@ def test_a_run_in_which_nothing_ended_has_its_reason_and_no_charts(tmp_path: Pat
 
 def test_statistics_are_told_in_words() -> None:
     statistics = {"sent": 3, "counts": {"poll": {"invoke": 2, "ok": 1}}, "longest_outage_s": {}}
-    assert told_statistics(statistics) == "sent 3<br>counts of poll: invoke 2, ok 1"
-    assert told_statistics({"longest_outage_s": {"<b>": 0.5}}) == (
+    assert format_statistics(statistics) == "sent 3<br>counts of poll: invoke 2, ok 1"
+    assert format_statistics({"longest_outage_s": {"<b>": 0.5}}) == (
         "longest outage (s): &lt;b&gt; 0.5"
     )
 
