@@ -13,7 +13,7 @@ from broker.log.batches.markers import MarkerKind
 from broker.log.batches.record_batch import NO_PRODUCER, split_fetched
 from broker.log.batches.records import keys_and_values
 from broker.types import CONSUMER, EARLIEST, LATEST, FetchParams, FetchPartition, OffsetLookup
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, invariant
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,7 +51,9 @@ class LoadError(Exception):
 async def bounds(reader: LogReader, partition: TopicPartition, leader_epoch: int) -> range:
     """From the start of the log to its end, committed or not. LoadError if not the leader."""
     start = await _offset(reader, OffsetLookup(partition, leader_epoch, EARLIEST))
-    return range(start, await _offset(reader, OffsetLookup(partition, leader_epoch, LATEST)))
+    end = await _offset(reader, OffsetLookup(partition, leader_epoch, LATEST))
+    invariant(0 <= start <= end, "a log begins before it ends")
+    return range(start, end)
 
 
 async def _offset(reader: LogReader, lookup: OffsetLookup) -> int:

@@ -279,6 +279,7 @@ class Shard:
         if self._closed is not None:
             raise self._closed
         invariant(self.is_loaded, "a core writes once it knows what the log says")
+        invariant(bool(records), "a batch has records")
         timeout_ms = self._settings.offsets_commit_timeout_ms
         batch = OwnBatch(batch_of(records, self._wall_ms(), producer))
         done = self._replicas.append(ALL_IN_SYNC, timeout_ms, [(self.partition, batch)])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.background import Background
 from broker.replication.fetcher import BrokerConnection, connect
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,6 +118,7 @@ class _Queue:
             self._connection = None
 
     async def _exchange(self, entries: list[_Entry]) -> None:
+        invariant(0 < len(entries) <= _AT_ONCE_MAX, "a request is not empty, and is bounded")
         message = self._form.message([entry.asked for entry in entries])
         try:
             answer = await self._answer(message)

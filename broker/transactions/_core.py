@@ -392,6 +392,7 @@ class TransactionCore:
 
     def _go_on(self, name: str, now: Now) -> list[Effect]:
         """Every partition has its marker: who waited for that has its answer."""
+        invariant(not self._known[name].state.is_prepared, "a waiting request goes on once")
         waiting = self._waiting.pop(name, None)
         if waiting is None:
             return []

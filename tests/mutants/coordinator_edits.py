@@ -154,4 +154,18 @@ EDITS = (
         "self._loads[number].cancel()",
         f"{_UNIT}coordinator/test_runtime.py::test_another_broker_reloads_what_was_written",
     ),
+    Edit(
+        "range_gives_a_partition_to_two",
+        "broker.groups.consumer._assignors:assign_range",
+        "start = end",
+        "start = max(end - 1, 0)",
+        f"{_UNIT}groups/test_consumer_groups.py::test_the_assignor_that_most_members_ask_for_is_taken",
+    ),
+    Edit(
+        "uniform_gives_a_partition_that_is_taken",
+        "broker.groups.consumer._assignors:_alike",
+        "if slot not in taken",
+        "if slot",
+        f"{_UNIT}groups/test_consumer_groups.py::test_a_partition_moves_when_its_owner_has_let_go_of_it",
+    ),
 )

@@ -16,7 +16,7 @@ from broker.coordinator.core import Answer, Now
 from broker.groups._messages import join_error, left_message, sync_error
 from broker.groups._records import group_record
 from broker.groups.classic._group import Group, Member, State
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -324,6 +324,7 @@ class Rebalancer:
         A static member that has not joined keeps its place until its session is over: it may be
         restarting. A dynamic one is removed. The leader must have joined, for it is to assign.
         """
+        invariant(group.is_in(State.PREPARING), "a generation follows a rebalance")
         group.delaying = False
         for member in list(group.members.values()):
             if member.joining is None and not member.is_static:
@@ -345,6 +346,7 @@ class Rebalancer:
 
     def _begin_generation(self, group: Group, member: Member) -> None:
         """Respond to the member's JoinGroup, and expect its SyncGroup from now on."""
+        invariant(member.joining is not None or member.is_static, "a generation has joined")
         if member.joining is not None:
             self._answer(member.joining, self._joined(group, member))
         member.joining = None
@@ -418,6 +420,7 @@ class Rebalancer:
         If the log refuses the record no member may work by it: the next coordinator would not know
         of the generation. So all members get the error, and another rebalance begins.
         """
+        invariant(group.is_in(State.COMPLETING), "a generation is assigned once")
         try:
             self._write(group, assignments)
         except KafkaError as error:

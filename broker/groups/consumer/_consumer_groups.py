@@ -51,10 +51,11 @@ from broker.groups.consumer.consumer_group import (
     regex_record,
     target_record,
 )
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from uuid import UUID
 
     from broker.coordinator.core import Journal, KeyValue, Now
     from broker.groups._consumer_records import ConsumerKey
@@ -298,6 +299,7 @@ class ConsumerGroups:
             records.append(current_record(group_id, member))
         if records:
             self._write(records)
+        invariant(member.member_id in self.groups[group_id].members, "a heartbeat makes a member")
         _looked_at(self.groups[group_id], topics, now)
 
     def look_at(self, group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
@@ -334,12 +336,14 @@ class ConsumerGroups:
         wanted = {topic_id for one in subscriptions for topic_id in one.topics}
         counts = partitions_of(wanted, topics)
         targets = ASSIGNORS[self._assignor(group)](subscriptions, counts, group.targets)
+        _check_targets(group, targets, counts)
         records = [
             target_record(group.group_id, member_id, target)
             for member_id, target in targets.items()
             if group.targets.get(member_id) != target
         ]
         self._write([*records, assignment_record(group.group_id, group.epoch)])
+        invariant(group.assignment_epoch == group.epoch, "the targets are of the newest epoch")
 
     def _assignor(self, group: ConsumerGroup) -> str:
         """Return the assignor that most members ask for; of several the first of the config."""
@@ -406,6 +410,8 @@ class ConsumerGroups:
         epoch = max(group.epoch, group.assignment_epoch + 1)
         records.append(group_record(group, epoch, group.metadata_hash))
         self._write(records)
+        gone = member.member_id not in group.members and member.member_id not in group.targets
+        invariant(gone, "a member that leaves takes its target along")
         group.known_topics = None
         self.let_go(group.group_id, [member.member_id])
 
@@ -495,6 +501,21 @@ class ConsumerGroups:
                 for one in group.members.values()
             ],
         }
+
+
+def _check_targets(
+    group: ConsumerGroup, targets: Mapping[str, frozenset[Slot]], counts: Mapping[UUID, int]
+) -> None:
+    """Stop the program unless an assignor has given each partition to one member at most.
+
+    Costs as much as the assignor. It is done before the targets are written: members that follow
+    wrong ones read a partition twice, or one that is not there.
+    """
+    invariant(targets.keys() == group.members.keys(), "every member has a target, and no other")
+    given = [slot for target in targets.values() for slot in target]
+    invariant(len(given) == len(set(given)), "a partition is the target of one member")
+    exist = all(0 <= number < counts.get(topic_id, 0) for topic_id, number in given)
+    invariant(exist, "a target is of partitions that exist")
 
 
 def _of_topics(
