@@ -13,7 +13,7 @@ Handlers are grouped by the client that sends the request:
     handler         the context that all of them are given, and the forms of an answer
 
 A handler must not know about connections, correlation ids or the order of responses. It takes
-an `ApiContext` and a decoded request. It returns a message, a pending answer, or a coroutine.
+an `ApiContext` and a decoded request. It returns a message, a `Reply`, or a coroutine.
 
 Invariants:
 
