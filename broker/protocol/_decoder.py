@@ -19,9 +19,11 @@ from broker.protocol.versions import ApiKey
 
 Frame = bytes | bytearray
 """Whole frames only: the end of the buffer is the end of the message."""
+Fields = dict[str, Any]
+"""A struct while it is decoded, by the names of its fields; its type is in `messages`."""
 Decoder = Callable[[Frame, int], tuple[Any, int]]
 """(frame, position) to (value, position after it)."""
-_Step = Callable[[Frame, int, dict[str, Any]], int]
+_Step = Callable[[Frame, int, Fields], int]
 """Decodes fields at a position into a dict, returns the position after them."""
 
 _INT16 = struct.Struct(">h")
@@ -111,7 +113,7 @@ def struct_decoder(table: Struct) -> Decoder:
     if table.flexible:
         steps.append(_tagged_step(table))
 
-    def decode(frame: Frame, position: int) -> tuple[dict[str, Any], int]:
+    def decode(frame: Frame, position: int) -> tuple[Fields, int]:
         fields = defaults.copy()
         for step in steps:
             position = step(frame, position, fields)
@@ -124,7 +126,7 @@ def _run_step(run: list[Field]) -> _Step:
     layout = struct.Struct(">" + "".join(FIXED[f.kind] for f in run))
     unpack, size, names = layout.unpack_from, layout.size, [f.name for f in run]
 
-    def step(frame: Frame, position: int, fields: dict[str, Any]) -> int:
+    def step(frame: Frame, position: int, fields: Fields) -> int:
         fields.update(zip(names, unpack(frame, position), strict=True))
         return position + size
 
@@ -135,7 +137,7 @@ def _field_step(field: Field, table: Struct) -> _Step:
     name = field.name
     decode = _value_decoder(field, flexible=table.flexible)
 
-    def step(frame: Frame, position: int, fields: dict[str, Any]) -> int:
+    def step(frame: Frame, position: int, fields: Fields) -> int:
         fields[name], position = decode(frame, position)
         return position
 
@@ -145,7 +147,7 @@ def _field_step(field: Field, table: Struct) -> _Step:
 def _tagged_step(table: Struct) -> _Step:
     known = {f.tag: (f.name, _value_decoder(f, flexible=True)) for f in table.tagged}
 
-    def step(frame: Frame, position: int, fields: dict[str, Any]) -> int:
+    def step(frame: Frame, position: int, fields: Fields) -> int:
         if frame[position] == 0:
             return position + 1
         return _tagged(frame, position, fields, known)
@@ -154,7 +156,7 @@ def _tagged_step(table: Struct) -> _Step:
 
 
 def _tagged(
-    frame: Frame, position: int, fields: dict[str, Any], known: dict[int, tuple[str, Decoder]]
+    frame: Frame, position: int, fields: Fields, known: dict[int, tuple[str, Decoder]]
 ) -> int:
     count, position = unsigned_varint(frame, position)
     for _ in range(count):

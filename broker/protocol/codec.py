@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from broker.protocol._decoder import Frame, MalformedError, decoder, skip_tagged
+from broker.protocol._decoder import Fields, Frame, MalformedError, decoder, skip_tagged
 from broker.protocol._encoder import Message, encoder, joined
 from broker.protocol._schema import load
 from broker.protocol.versions import SERVED
@@ -113,7 +113,7 @@ def decode_body(
     try:
         if load(api_key, version, "request").flexible_header:
             position = skip_tagged(frame, position)
-        body: dict[str, Any] = decoder(api_key, version, "request")(frame, position)[0]
+        body = decoder(api_key, version, "request")(frame, position)[0]
     except (struct.error, IndexError, ValueError) as error:
         raise MalformedError(f"bad request of api {api_key} version {version}: {error}") from error
     return Request(api_key, version, header.correlation_id, header.client_id, body, client_host)
@@ -155,7 +155,7 @@ def encode_request(
     return b"".join([(len(header) + len(body)).to_bytes(4, "big"), header, body])
 
 
-def decode_response(api_key: int, version: int, payload: Frame) -> tuple[int, dict[str, Any]]:
+def decode_response(api_key: int, version: int, payload: Frame) -> tuple[int, Fields]:
     """(correlation id, message) from a frame without its length; raises MalformedError.
 
     Records in the message are views of `payload`.
@@ -165,7 +165,7 @@ def decode_response(api_key: int, version: int, payload: Frame) -> tuple[int, di
         position = 4
         if load(api_key, version, "response").flexible_header:
             position = skip_tagged(payload, position)
-        message: dict[str, Any] = decoder(api_key, version, "response")(payload, position)[0]
+        message: Fields = decoder(api_key, version, "response")(payload, position)[0]
     except (struct.error, IndexError, ValueError) as error:
         raise MalformedError(f"bad response of api {api_key} version {version}: {error}") from error
     return correlation_id, message
