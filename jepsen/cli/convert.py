@@ -40,7 +40,7 @@ def convert(
     if writer is None:
         raise InputError(f"{target}: name it *{', *'.join(_WRITERS)}")
     if path.exists():
-        raise InputError(f"{target}: it exists already: choose another name")
+        raise InputError(f"{target}: exists already: choose another name")
     try:
         lines, _ = history_of(source_of(file), form)
         writer(path, [replace(op, index=index) for index, op in enumerate(lines)])

@@ -129,7 +129,7 @@ def check(
     asked = _asked(checker or LINEARIZABLE, model, failures)
     one_of("--consistency", consistency, CONSISTENCY)
     if output is not None and output.exists():
-        raise InputError(f"--output {output}: it exists already; name a new folder")
+        raise InputError(f"--output {output}: exists already; name a new folder")
     size = refuse_files(files, histories=checker != TRACE)
     if checker is None:
         refuse_other_workloads(files)
@@ -288,7 +288,7 @@ def generate(
     """
     one_of("--workload", workload, WORKLOADS)
     if output.exists():
-        raise InputError(f"{output}: it exists already; name a new folder")
+        raise InputError(f"{output}: exists already; name a new folder")
     recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed, barrier_every)
     recipe.refuse()
     try:

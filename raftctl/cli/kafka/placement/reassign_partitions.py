@@ -79,7 +79,7 @@ def _items(text: str, name: str, key: str) -> list[dict[str, Any]]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{name}: no JSON: {error}") from None
+        raise ConfigError(f"{name}: not valid JSON: {error}") from None
     if not isinstance(document, dict) or document.get("version", 1) != 1:
         raise ConfigError(f'{name}: must be an object with "version": 1')
     items = document.get(key)

@@ -55,7 +55,7 @@ def test_parquet_keeps_what_clients_did(source: str, tmp_path: Path) -> None:
     ("target", "told"),
     [
         ("new.txt", "name it *.edn, *.jsonl, *.parquet"),
-        ("old.edn", "it exists already"),
+        ("old.edn", "exists already"),
         ("no/where.edn", "cannot be written"),
     ],
 )
@@ -73,5 +73,5 @@ def test_what_is_no_history_is_not_converted(
 ) -> None:
     (tmp_path / "text").write_text("hello")
     assert run(["convert", str(tmp_path / "text"), str(tmp_path / "new.edn")]) == 254
-    assert "no history" in capsys.readouterr().err
+    assert "not a history" in capsys.readouterr().err
     assert not (tmp_path / "new.edn").exists()
