@@ -3,8 +3,7 @@
     log/             segments of batches and the recovery point
     snapshots/       checkpoints of the state, whole or being fetched
     quorum_state     the epoch and the vote
-    _meta_properties which cluster, node and directory this is
-    _bootstrap       the first voters, written by `raftctl storage format`
+    _format          which cluster, node and directory this is; the first voters
 
 The storage decides how bytes are laid out, synced and recovered, and where damage is reported.
 It must not know roles, elections or the meaning of records, and it starts no tasks: every
@@ -21,8 +20,13 @@ Sources: Kafka's `meta.properties`, `quorum-state` and `.checkpoint` names (KIP-
 KIP-853, KIP-858); the fsync rules of open(2), fsync(2) and rename(2).
 """
 
-from raftctl.storage._bootstrap import BOOTSTRAP, METADATA_LOG_NAME, write_initial_voters
-from raftctl.storage._meta_properties import MetaProperties, load_directories
+from raftctl.storage._format import (
+    BOOTSTRAP,
+    METADATA_LOG_NAME,
+    MetaProperties,
+    load_directories,
+    write_initial_voters,
+)
 
 __all__ = [
     "BOOTSTRAP",

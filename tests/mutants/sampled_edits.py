@@ -212,14 +212,14 @@ DISK = (
     ),
     Edit(
         "log_below_the_first_snapshot_not_counted",
-        "storage.snapshots._retention:RetentionPolicy.expired",
+        "storage.snapshots._store:RetentionPolicy.expired",
         "snapshots[gone].snapshot_id.offset if gone else Offset(0)",
         "snapshots[gone].snapshot_id.offset",
         f"{_RETENTION}[300--1-1]",
     ),
     Edit(
         "retention_at_its_limit_deletes",
-        "storage.snapshots._retention:RetentionPolicy.expired",
+        "storage.snapshots._store:RetentionPolicy.expired",
         "self.max_bytes < size",
         "self.max_bytes <= size",
         f"{_RETENTION}[330--1-0]",

@@ -77,7 +77,7 @@ EDITS = (
     ),
     Edit(
         "newest_snapshot_expires",
-        "storage.snapshots._retention:RetentionPolicy.expired",
+        "storage.snapshots._store:RetentionPolicy.expired",
         "len(snapshots) - 1",
         "len(snapshots)",
         "unit/raftctl/storage/test_snapshots.py::test_retention_deletes_the_oldest_and_never_the_newest[125--1-1]",
@@ -105,7 +105,7 @@ EDITS = (
     ),
     Edit(
         "retention_counts_the_gone",
-        "storage.snapshots._retention:RetentionPolicy.expired",
+        "storage.snapshots._store:RetentionPolicy.expired",
         "snapshots[gone:]",
         "snapshots",
         "unit/raftctl/storage/test_snapshots.py::test_retention_deletes_the_oldest_and_never_the_newest[125--1-1]",

@@ -17,10 +17,10 @@ Sources: KIP-630 (snapshots, `.checkpoint` files); `docs/decisions/0006-state-ha
 hash).
 """
 
-from raftctl.storage.snapshots._retention import RetentionPolicy
 from raftctl.storage.snapshots._store import (
     STATE_HASH_VERSION,
     CorruptSnapshotError,
+    RetentionPolicy,
     Snapshot,
     SnapshotFile,
     SnapshotStore,

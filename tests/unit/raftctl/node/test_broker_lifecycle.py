@@ -27,8 +27,11 @@ from raftctl.metadata.requests.cluster import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
-from raftctl.node._broker_lifecycle import BrokerLifecycle
-from raftctl.node._broker_runner import CONTROLLED_SHUTDOWN_TIMEOUT_S, BrokerRunner
+from raftctl.node._broker_lifecycle import (
+    CONTROLLED_SHUTDOWN_TIMEOUT_S,
+    BrokerLifecycle,
+    BrokerRunner,
+)
 from tests.unit.raftctl.quorum.parts import TestRuntime
 
 if TYPE_CHECKING:

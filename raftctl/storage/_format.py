@@ -1,7 +1,12 @@
-"""`meta.properties`: which cluster, node and directory a log directory belongs to.
+"""The files that the formatting of a disk writes: `meta.properties` and the first voters.
 
-The file and its keys are Apache Kafka's, version 1 with `directory.id` (KIP-853, KIP-858). Every
+`meta.properties` names the cluster, the node and the directory that a log directory belongs to. The
+file and its keys are Apache Kafka's, version 1 with `directory.id` (KIP-853, KIP-858). Every
 complaint is a `ConfigError` of one line that names the directory and the remedy.
+
+The voters with which a quorum begins stand in the header of a snapshot of nothing,
+`00000000000000000000-0000000000.checkpoint`, like Apache Kafka's bootstrap checkpoint (KIP-853).
+The first leader writes them into the log.
 """
 
 from __future__ import annotations
@@ -12,14 +17,20 @@ from uuid import UUID
 
 from raftctl.errors import ConfigError
 from raftctl.ids import parse_uuid, uuid_text
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.runtime.api import read_file, replace_file
+from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from raftctl.raft.voters import VoterSet
     from raftctl.runtime.api import FileSystem
 
 FILE_NAME = "meta.properties"
+METADATA_LOG_NAME = "__cluster_metadata-0"
+BOOTSTRAP = OffsetAndEpoch(Offset(0), Epoch(0))
+"""The snapshot of nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +114,14 @@ def load_directories(
 def _parse(text: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def write_initial_voters(
+    files: FileSystem, metadata_directory: str, voters: VoterSet, timestamp_ms: int
+) -> None:
+    """Write the voters into a directory that has no metadata log yet, durably. Blocks."""
+    directory = f"{metadata_directory}/{METADATA_LOG_NAME}"
+    if not files.is_directory(directory):
+        files.make_directories(directory)
+        files.sync_directory(metadata_directory)
+    SnapshotStore(files, directory).write(BOOTSTRAP, timestamp_ms, (), voters)
