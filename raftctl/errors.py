@@ -229,6 +229,6 @@ class InvariantViolation(BaseException):
 
 
 def invariant(condition: bool, why: str) -> None:
-    """Stops the program when `condition`, which the design promises, does not hold."""
+    """Stop the program when `condition`, which the design promises, does not hold."""
     if not condition:
         raise InvariantViolation(why)

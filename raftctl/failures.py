@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 
 def outcome_of(call: Callable[[], object], kinds: Kinds = ALL) -> Outcome:
-    """Runs a call as a thread would, which hands its failure to its waiter."""
+    """Run a call as a thread would, which hands its failure to its waiter."""
     errors: list[BaseException] = []
     result = None
     with HandingTo(errors.append, kinds):

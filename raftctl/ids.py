@@ -15,7 +15,7 @@ def uuid_text(value: UUID) -> str:
 
 
 def parse_uuid(text: str) -> UUID:
-    """Reads the 22-character form; ValueError if it is not one."""
+    """Read the 22-character form; ValueError if it is not one."""
     try:
         raw = base64.urlsafe_b64decode(text + "==")
     except (binascii.Error, ValueError) as error:

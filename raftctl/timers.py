@@ -23,14 +23,14 @@ class Timers(Generic[K]):
         self._count = 0
 
     def set(self, key: K, deadline_ms: int) -> None:
-        """Sets or moves the deadline of a key."""
+        """Set or moves the deadline of a key."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or queued > deadline_ms:
             self._push(key, deadline_ms)
 
     def cancel(self, key: K) -> None:
-        """Forgets a key."""
+        """Forget a key."""
         self._deadlines.pop(key, None)
 
     def __contains__(self, key: Hashable) -> bool:

@@ -42,7 +42,7 @@ class PartitionCounts:
         """Broker id to how many replicas are assigned to it."""
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follows the change to `image`."""
+        """Follow the change to `image`."""
         self._waiting.append(self._follow(delta))
         if len(self._waiting) == 1:
             self._count_some()
@@ -56,7 +56,7 @@ class PartitionCounts:
                 self._waiting.popleft()
 
     def _follow(self, delta: MetadataDelta) -> Iterator[None]:
-        """Counts what changed, with pauses between its pieces."""
+        """Count what changed, with pauses between its pieces."""
         counted = 0
         for topic in delta.deleted_topics.values():
             for partition in topic.partitions.values():
@@ -72,7 +72,7 @@ class PartitionCounts:
                 yield
 
     def _follow_topic(self, change: TopicDelta) -> int:
-        """Counts what changed in a topic; returns how many partitions."""
+        """Count what changed in a topic; return how many partitions."""
         known = {} if change.before is None else change.before.partitions
         count = 0
         for partition_id, after in change.changes():

@@ -114,7 +114,7 @@ class Client:
         session: Session | None = None,
         guard: Lock | None = None,
     ) -> int:
-        """Sets a key, ephemeral with a session; returns its version."""
+        """Set a key, ephemeral with a session; return its version."""
         return await self._write("/put", key, value_fields(value), session, guard)
 
     async def cas(
@@ -128,7 +128,7 @@ class Client:
         session: Session | None = None,
         guard: Lock | None = None,
     ) -> int | None:
-        """Sets a key if it has this version and value, or is absent; None if it is not so."""
+        """Set a key if it has this version and value, or is absent; None if it is not so."""
         body: dict[str, Any] = value_fields(value)
         if version is not None:
             body["expected_version"] = version
@@ -141,7 +141,7 @@ class Client:
         )
 
     async def delete(self, key: str, *, guard: Lock | None = None) -> int | None:
-        """Removes a key; returns the offset of that, None if there is no such key."""
+        """Remove a key; return the offset of that, None if there is no such key."""
         return await self._unless(ErrorCode.RESOURCE_NOT_FOUND, "/delete", key, {}, None, guard)
 
     async def page(self, prefix: str = "", *, after: str = "", limit: int = PAGE) -> Page:

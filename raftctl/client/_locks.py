@@ -81,7 +81,7 @@ class Lock:
         await self._leave()
 
     async def _acquire(self) -> None:
-        """Waits until it is held; KafkaError(UNKNOWN_MEMBER_ID) if the session ends before."""
+        """Wait until it is held; KafkaError(UNKNOWN_MEMBER_ID) if the session ends before."""
         body = {
             "lock": self.name,
             "session": self.session.session_id,

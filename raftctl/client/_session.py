@@ -83,7 +83,7 @@ class Session:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "session: it is over")
 
     async def _keep(self) -> None:
-        """Beats until the session is over."""
+        """Beat until the session is over."""
         loop = asyncio.get_running_loop()
         body = {"session": self.session_id}
         try:

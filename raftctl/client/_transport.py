@@ -66,11 +66,11 @@ class Transport:
         )
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """End all connections."""
         await self._http.close()
 
     async def get(self, path: str, *, wait_s: float = 0.0, **query: Any) -> dict[str, Any]:
-        """Reads; repeated until an answer comes or the time is over. Raises KafkaError."""
+        """Read; repeated until an answer comes or the time is over. Raises KafkaError."""
         given = {name: str(value) for name, value in query.items() if value is not None}
         return await self._call("GET", path, given, repeat=True, wait_s=wait_s)
 
@@ -83,7 +83,7 @@ class Transport:
         wait_s: float = 0.0,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
-        """Asks for a change. `repeat`: twice is as good as once. Raises KafkaError.
+        """Ask for a change. `repeat`: twice is as good as once. Raises KafkaError.
 
         `wait_s` is how long the controller itself may wait before it answers.
         """

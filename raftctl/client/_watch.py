@@ -85,7 +85,7 @@ async def _stream(
 
 
 def _refused(document: dict[str, Any]) -> None:
-    """Raises the error unless another controller may be asked."""
+    """Raise the error unless another controller may be asked."""
     error = refusal(document)
     if error.code not in ASK_AGAIN:
         raise error

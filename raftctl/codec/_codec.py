@@ -63,7 +63,7 @@ class Codec(Generic[T]):
     """A table of tagged classes, fixed when it is made."""
 
     def __init__(self, classes: Mapping[int, type[T]], *, exact: bool = False) -> None:
-        """Takes type id -> class. Raises TypeError for a field of a type that cannot travel.
+        """Take type id -> class. Raises TypeError for a field of a type that cannot travel.
 
         With `exact` trailing fields that are not known are refused, not ignored.
         """
@@ -139,7 +139,7 @@ class Codec(Generic[T]):
         return made
 
     def from_run(self, rows: Sequence[Row], begin: int = 0) -> list[T]:
-        """Does what `from_rows` does for rows that all begin with the same type id."""
+        """Do what `from_rows` does for rows that all begin with the same type id."""
         type_id = rows[0][begin]
         columns = self._columns_of(type_id, rows, begin)
         if columns is not None:

@@ -70,7 +70,7 @@ class Plans(dict[type, Plan]):
 
 
 def maker(cls: type[T]) -> Callable[[Sequence[Sequence[Any]]], list[T]]:
-    """Makes objects of a dataclass, given the values of each of its fields, all of one length.
+    """Make objects of a dataclass, given the values of each of its fields, all of one length.
 
     Slots are filled directly: the constructor of a frozen class takes three times as long.
     """
@@ -288,7 +288,7 @@ def _unpack_fields(cls: type[Any], names: list[str], items: list[Plan], *, exact
 
 
 def unpack_columns(cls: type[Any], plans: Plans) -> Callable[[Sequence[Row]], list[Sequence[Any]]]:
-    """Unpacks many objects, given field by field; WrongTypeError if there is anything unusual."""
+    """Unpack many objects, given field by field; WrongTypeError if there is anything unusual."""
     items = list(_field_plans(cls, plans).values())
     expected = [frozenset(item.arrives) for item in items]
     conversions = [(index, _whole(item)) for index, item in enumerate(items) if not item.plain]
@@ -308,7 +308,7 @@ def unpack_columns(cls: type[Any], plans: Plans) -> Callable[[Sequence[Row]], li
 
 
 def _whole(item: Plan) -> Callable[[Row], Sequence[Any]]:
-    """Unpacks a column of values, each of which is of a type as which it may arrive."""
+    """Unpack a column of values, each of which is of a type as which it may arrive."""
     members, unpack = item.members, item.unpack
     if members:
 
@@ -338,7 +338,7 @@ def _whole(item: Plan) -> Callable[[Row], Sequence[Any]]:
 def pack_columns(
     type_id: int, cls: type[Any], plans: Plans
 ) -> Callable[[Sequence[Any]], list[Row]]:
-    """Makes the rows of many objects of one class."""
+    """Make the rows of many objects of one class."""
     plan_of = _field_plans(cls, plans)
     getters = [attrgetter(name) for name in plan_of]
     packs = [item.pack for item in plan_of.values()]
@@ -357,7 +357,7 @@ def pack_columns(
 
 
 def _each_once(convert: Convert, column: Sequence[Any]) -> Iterable[Any]:
-    """Converts a column in which the same objects may stand many times, as topic ids do."""
+    """Convert a column in which the same objects may stand many times, as topic ids do."""
     ids = [*map(id, column)]
     known = {key: convert(one) for key, one in dict(zip(ids, column, strict=True)).items()}
     return map(known.__getitem__, ids)
@@ -371,7 +371,7 @@ def _shapes(items: list[Plan]) -> frozenset[Row]:
 
 
 def _explain(cls: type, names: list[str], unpacks: list[Convert], fields: Row) -> CodecError:
-    """Finds the field that does not fit, on the way out, so that the way in need not know it."""
+    """Find the field that does not fit, on the way out, so that the way in need not know it."""
     for name, convert, field in zip(names, unpacks, fields, strict=False):
         try:
             convert(field)

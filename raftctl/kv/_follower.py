@@ -37,7 +37,7 @@ class KvFollower:
         self._closed = False
 
     def close(self) -> None:
-        """Ends all waiting, with KafkaError: BROKER_NOT_AVAILABLE; this node stops."""
+        """End all waiting, with KafkaError: BROKER_NOT_AVAILABLE; this node stops."""
         self._closed = True
         if self._changed is not None:
             self._changed.set_result(None)
@@ -57,7 +57,7 @@ class KvFollower:
         return self._loader.image
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Wakes those whom the change concerns."""
+        """Wake those whom the change concerns."""
         if self._changed is not None:
             changed, self._changed = self._changed, None
             changed.set_result(None)
@@ -73,7 +73,7 @@ class KvFollower:
                 future.set_result(None)
 
     async def changed(self) -> None:
-        """Returns with the next image."""
+        """Return with the next image."""
         self._check_open()
         if self._changed is None:
             self._changed = self._loop.create_future()
@@ -87,7 +87,7 @@ class KvFollower:
         return self.image
 
     async def turn(self, lock: str, token: int) -> KvWaiter | None:
-        """Returns when the place with this token holds the lock, with who holds it then.
+        """Return when the place with this token holds the lock, with who holds it then.
 
         That is somebody else, or nobody, if the place is gone.
         """
@@ -103,7 +103,7 @@ class KvFollower:
         return image.coordination.holder(lock)
 
     async def another_holder(self, lock: str, token: int) -> None:
-        """Returns when the lock is not held with this token; `NO_TOKEN`: when it is held."""
+        """Return when the lock is not held with this token; `NO_TOKEN`: when it is held."""
 
         def is_other() -> bool:
             holder = self.image.coordination.holder(lock)
@@ -113,7 +113,7 @@ class KvFollower:
             await self._until(lock, None, is_other)
 
     async def _until(self, lock: str, token: int | None, holds: Callable[[], bool]) -> None:
-        """Raises KafkaError: THROTTLING_QUOTA_EXCEEDED if too many wait already."""
+        """Raise KafkaError: THROTTLING_QUOTA_EXCEEDED if too many wait already."""
         if self._waiting >= WAITING_MAX:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many wait on this node")
         self._waiting += 1

@@ -41,7 +41,7 @@ class KeyIndex:
         self._building = asyncio.Lock()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Notes what has changed."""
+        """Note what has changed."""
         if self._changes is None or not delta.changed_kv:
             return
         self._changes.append(tuple(delta.changed_kv))

@@ -156,7 +156,7 @@ class Fields:
         return found
 
     def end(self) -> None:
-        """Raises BadFieldError if anything is left over."""
+        """Raise BadFieldError if anything is left over."""
         for name in self._fields:
             raise BadFieldError(name, "is not known here")
 

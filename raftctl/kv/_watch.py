@@ -52,7 +52,7 @@ class KvWatches:
         self._watching: dict[asyncio.Task[Any], None] = {}
 
     def mount(self, application: web.Application) -> None:
-        """Adds the route; the application ends the watches when it shuts down."""
+        """Add the route; the application ends the watches when it shuts down."""
         application.router.add_get(f"{PATH}/watch", self._watch)
         application.on_shutdown.append(self._shut_down)
 
@@ -119,7 +119,7 @@ class KvWatches:
         return response
 
     async def _step(self, lines: _Lines, watch: _Watch) -> None:
-        """Writes what is there, or waits for more."""
+        """Write what is there, or wait for more."""
         try:
             chunk = self._events.read(watch.offset)
         except KafkaError as error:
@@ -184,7 +184,7 @@ class _Lines:
         return max(0.0, self._written_at + PROGRESS_S - self._loop.time())
 
     async def write(self, *lines: dict[str, Any]) -> None:
-        """Writes lines; ends the connection if the watcher does not take them in time."""
+        """Write lines; end the connection if the watcher does not take them in time."""
         if not lines:
             return
         data = "".join([json.dumps(line) + "\n" for line in lines]).encode()

@@ -111,7 +111,7 @@ class MetadataLoader:
             publisher.publish(self._whole, self.image)
 
     async def wait_caught_up(self) -> None:
-        """Returns once the image holds everything that is known to be committed."""
+        """Return once the image holds everything that is known to be committed."""
         await self._caught_up.wait()
 
     @property
@@ -148,7 +148,7 @@ class MetadataLoader:
             self._replay_some()
 
     def replay_committed(self, high_watermark: int) -> None:
-        """Reads and replays up to the high watermark; an image for each chunk read, or more.
+        """Read and replay up to the high watermark; an image for each chunk read, or more.
 
         Of much, a part in each turn of the event loop: who joins, or was away, has much to read.
         """
@@ -158,7 +158,7 @@ class MetadataLoader:
             self._replay_some()
 
     def when_replayed(self, call: Callable[[], None]) -> None:
-        """Calls once, when everything is replayed that is known to be committed: now, or later."""
+        """Call once, when everything is replayed that is known to be committed: now, or later."""
         self._when_replayed.append(call)
         self._notify_replayed()
 
@@ -170,7 +170,7 @@ class MetadataLoader:
                 call()
 
     def stop(self) -> None:
-        """Leaves the rest to the next start: the log is about to be closed."""
+        """Leave the rest to the next start: the log is about to be closed."""
         self._committed = 0
         self._coming = None
         self._when_replayed = []
@@ -205,7 +205,7 @@ class MetadataLoader:
             self._replay_some()
 
     def _replay_chunk(self, max_bytes: int) -> int:
-        """Replays one batch at least; returns the size of what it has replayed."""
+        """Replay one batch at least; return the size of what it has replayed."""
         batches = self._log.read(Offset(self._next_offset), max_bytes)
         invariant(bool(batches), "the log holds every committed record")
         try:

@@ -88,13 +88,13 @@ class Snapshots:
         """Called with a snapshot that the disk has spoiled."""
 
     async def idle(self) -> None:
-        """Returns when everything asked for so far is done."""
+        """Return when everything asked for so far is done."""
         await self._worker.submit(_nothing)
 
     # --- for the driver ---------------------------------------------------------------------------
 
     def save_chunk(self, chunk: events.SaveSnapshotChunk) -> asyncio.Future[events.Event]:
-        """Writes a fetched piece; resolves with the event for the core."""
+        """Write a fetched piece; resolve with the event for the core."""
         saved = self._worker.submit(lambda: self._save_chunk(chunk))
         saved.add_done_callback(self._report_refusal)
         return saved
@@ -125,7 +125,7 @@ class Snapshots:
         return fetched[1]
 
     def fill(self, reply: events.ReplyFetchSnapshot) -> asyncio.Future[FetchSnapshotResponse]:
-        """Reads the piece that a replica asked for into its answer.
+        """Read the piece that a replica asked for into its answer.
 
         Of a snapshot that is damaged there is none, as if it were not there.
         """
@@ -163,7 +163,7 @@ class Snapshots:
     def write(
         self, image: MetadataImage, timestamp_ms: int, voters: VoterSet | None = None
     ) -> asyncio.Future[WrittenSnapshot]:
-        """Writes the image as a snapshot, durably, with the voters at its end."""
+        """Write the image as a snapshot, durably, with the voters at its end."""
         return self._worker.submit(lambda: self._write(image, timestamp_ms, voters))
 
     def _write(
@@ -197,7 +197,7 @@ class Snapshots:
         return self._worker.submit(self._store.ids)
 
     def remove(self, ids: Sequence[OffsetAndEpoch]) -> asyncio.Future[None]:
-        """Deletes snapshots."""
+        """Delete snapshots."""
         return self._worker.submit(lambda: self._store.remove(ids))
 
 
@@ -267,7 +267,7 @@ class Snapshotter:
         snapshots.on_damaged = self.replace
 
     async def stop(self) -> None:
-        """Gives up what is under way; a snapshot half written is removed at the next start."""
+        """Give up what is under way; a snapshot half written is removed at the next start."""
         task = self._task
         if task is not None:
             task.cancel()
@@ -276,12 +276,12 @@ class Snapshotter:
     # --- RaftListener -----------------------------------------------------------------------------
 
     def on_committed(self, high_watermark: Offset) -> None:
-        """Takes a snapshot if it is time, or has all replicas take one."""
+        """Take a snapshot if it is time, or have all replicas take one."""
         if self._task is None and self._due() and not self._hashes.mark():
             self._begin(self._loader.image)
 
     def take_marked(self, image: MetadataImage) -> None:
-        """Takes a snapshot of the image at a mark of the leader's."""
+        """Take a snapshot of the image at a mark of the leader's."""
         if self._task is None:
             self._begin(image)
             return
@@ -289,7 +289,7 @@ class Snapshotter:
         self._marked = image
 
     def replace(self, damaged: OffsetAndEpoch) -> None:
-        """Takes a snapshot in the place of one that nobody can load."""
+        """Take a snapshot in the place of one that nobody can load."""
         self._damaged[damaged] = None
         if self._task is None:
             self._begin(self._loader.image)
@@ -365,7 +365,7 @@ class Snapshotter:
             self._log.info("snapshots_deleted", count=len(expired))
 
     def _begin(self, image: MetadataImage) -> None:
-        """Takes a snapshot of the image, with the voters as they are at its end now."""
+        """Take a snapshot of the image, with the voters as they are at its end now."""
         invariant(self._ends_a_batch(image), "a snapshot ends where a batch ends")
         self._start(self._take(image, self._replica.voters_at(id_of(image).offset)))
 

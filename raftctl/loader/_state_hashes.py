@@ -52,7 +52,7 @@ class MarkListener(Protocol):
     """Who takes the snapshots."""
 
     def take_marked(self, image: MetadataImage) -> None:
-        """Takes a snapshot of the image and then calls `StateHashes.taken`."""
+        """Take a snapshot of the image and then call `StateHashes.taken`."""
 
 
 class StateHashes:
@@ -90,7 +90,7 @@ class StateHashes:
         self._append = append
 
     def marks_go_to(self, taker: MarkListener) -> None:
-        """Says who takes the snapshots; before the driver starts."""
+        """Say who takes the snapshots; before the driver starts."""
         self._taker = taker
 
     def mark(self) -> bool:
@@ -125,7 +125,7 @@ class StateHashes:
     # --- MetadataPublisher ------------------------------------------------------------------------
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Compares what the log says of earlier states, and has a marked one hashed."""
+        """Compare what the log says of earlier states, and have a marked one hashed."""
         for record in delta.state_hashes or ():
             self._hear(record)
         if delta.snapshot_marked and self._taker is not None:

@@ -132,7 +132,7 @@ class BrokerLifecycle:
             )
 
     async def _follow_to_registration(self) -> None:
-        """Waits a moment until the image holds the registration: no earlier heartbeat unfences."""
+        """Wait a moment until the image holds the registration: no earlier heartbeat unfences."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.broker_heartbeat_interval_ms / 1000):
                 while self._loader.image.offset < self.broker_epoch:
@@ -147,7 +147,7 @@ class BrokerLifecycle:
         self._wake.clear()
 
     async def register(self, endpoints: Sequence[Endpoint]) -> None:
-        """Registers this incarnation; retries as long as there is hope.
+        """Register this incarnation; retry as long as there is hope.
 
         Raises KafkaError if the controller refuses the registration for good.
         """
@@ -275,11 +275,11 @@ class BrokerRunner:
         self._hurried = asyncio.Event()
 
     def start(self) -> None:
-        """Starts the broker in the background: it registers when it has caught up."""
+        """Start the broker in the background: it registers when it has caught up."""
         self._task = asyncio.create_task(self._run())
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Hands images on to the broker, from the first that holds its registration to its stop.
+        """Hand images on to the broker, from the first that holds its registration to its stop.
 
         A broker that closes its logs must take up nothing new: what it opens then stays open.
         """
@@ -296,7 +296,7 @@ class BrokerRunner:
             self._broker.publish(MetadataDelta.between_empty_and(image), image)
 
     async def stop(self, *, drain: bool) -> None:
-        """Stops the broker; to `drain`, lets the controller move its leaders away before.
+        """Stop the broker; to `drain`, let the controller move its leaders away before.
 
         Not to be cancelled, since what is open would stay so: `hurry` ends the wait.
         """

@@ -65,7 +65,7 @@ class ControllerRegistrar:
         self._task: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
-        """Gives up what is under way."""
+        """Give up what is under way."""
         task = self._task
         if task is not None:
             task.cancel()
@@ -78,7 +78,7 @@ class ControllerRegistrar:
             self._look()
 
     def on_committed(self, high_watermark: int) -> None:
-        """Says nothing of registrations that the image does not."""
+        """Say nothing of registrations that the image does not."""
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
         """There may be another to tell."""

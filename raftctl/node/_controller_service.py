@@ -228,7 +228,7 @@ class ControllerService:
             self._defer(_Deferred(self._last_appended, reply, response, result.lost))
 
     def _confirm(self, read: _Deferred) -> None:
-        """Answers once this controller is known to have been active when the question came.
+        """Answer once this controller is known to have been active when the question came.
 
         What this turn has appended already proves that by its commit: a newer leader's voters would
         not take it. Otherwise one barrier at the end of the turn serves all that was asked in it.
@@ -271,7 +271,7 @@ class ControllerService:
         return self._controller.active or self._taking_over
 
     def stop(self) -> None:
-        """Cancels the timer and fails what waits."""
+        """Cancel the timer and fail what waits."""
         if self._timer is not None:
             self._timer.cancel()
         self._fail_deferred()
@@ -279,7 +279,7 @@ class ControllerService:
     # --- RaftListener -----------------------------------------------------------------------------
 
     def on_committed(self, high_watermark: int) -> None:
-        """Answers who waited for what committed, and publishes that."""
+        """Answer who waited for what committed, and publish that."""
         if not self._controller.active:
             self._loader.replay_committed(high_watermark)
             return
@@ -302,7 +302,7 @@ class ControllerService:
         return deferred
 
     def _answer_some(self) -> None:
-        """Gives the answers that waited for what is committed now; of many, some in each turn."""
+        """Give the answers that waited for what is committed now; of many, some in each turn."""
         room = ANSWERS_PER_TURN
         while self._is_due and room > 0:
             deferred = self._take_due()
@@ -326,7 +326,7 @@ class ControllerService:
         self._loader.on_snapshot(image)
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
-        """Becomes the active controller, or gives up what is not committed.
+        """Become the active controller, or give up what is not committed.
 
         Active only when it has replayed what was committed before, some in each turn of the loop.
         """
@@ -366,7 +366,7 @@ class ControllerService:
         return int(self._loop.time() * 1000)
 
     def _append(self, records: Sequence[Record]) -> int:
-        """Appends and replays at once; returns the offset of the first record."""
+        """Append and replay at once; return the offset of the first record."""
         if not records:
             return self._last_appended + 1
         payload = pack_payload(records)
@@ -437,7 +437,7 @@ class ControllerService:
         _fail_all(waiting)
 
     def _arm_timer(self) -> None:
-        """Sets the timer unless it fires early enough: to fire early costs less than to set it."""
+        """Set the timer unless it fires early enough: to fire early costs less than to set it."""
         deadlines_ms = [self._controller.deadline_ms(), self._idle_deadline_ms()]
         due_ms = min((at_ms for at_ms in deadlines_ms if at_ms is not None), default=None)
         if not self._may_append:
@@ -466,7 +466,7 @@ class ControllerService:
             self._arm_timer()
 
     def _append_due(self) -> None:
-        """Appends what time brings about: silent brokers are fenced, an idle log gets a no-op."""
+        """Append what time brings about: silent brokers are fenced, an idle log gets a no-op."""
         if not self._may_append:
             return
         now_ms = self._now_ms()

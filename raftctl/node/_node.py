@@ -50,7 +50,7 @@ RECORDED_LINE_MAX = 400
 
 
 async def run_node(config: NodeConfig, runtime: Runtime, *, owns_loop: bool = False) -> None:
-    """Runs a node until it is cancelled (a clean stop) or fails (raises what went wrong).
+    """Run a node until it is cancelled (a clean stop) or fails (raises what went wrong).
 
     A node that `owns_loop` takes every exception nobody handles there, which may end it.
     """
@@ -81,7 +81,7 @@ class Node:
         """These parts are here once they are made, for those who only look."""
 
     async def run(self) -> None:
-        """Runs until cancelled or until the node fails; see `run_node`."""
+        """Run until cancelled or until the node fails; see `run_node`."""
         try:
             await self.start()
             await self.ended
@@ -89,7 +89,7 @@ class Node:
             await self._stop_though_cancelled()
 
     async def start(self) -> None:
-        """Starts every part; ConfigError leaves the disk as it was.
+        """Start every part; ConfigError leaves the disk as it was.
 
         What is started registers how to stop it, and `stop` goes through that in reverse.
         """
@@ -135,11 +135,11 @@ class Node:
         self._log.info("node_started", roles=",".join(config.process_roles))
 
     async def stop(self) -> None:
-        """Stops what was started, the last first; safe to call once after a failed `start`."""
+        """Stop what was started, the last first; safe to call once after a failed `start`."""
         await self._cleanup.aclose()
 
     async def _stop_though_cancelled(self) -> None:
-        """Stops, though asked once more to end: then without waiting for leaders to move away.
+        """Stop, though asked once more to end: then without waiting for leaders to move away.
 
         To leave off in the middle would leave the broker's logs open, to be recovered at the start.
         """

@@ -67,7 +67,7 @@ class Broker(Protocol):
     def __init__(self, context: BrokerContext) -> None: ...
 
     async def start(self) -> Sequence[Endpoint]:
-        """Recovers what is on disk, binds the listeners, returns what to register.
+        """Recover what is on disk, binds the listeners, returns what to register.
 
         Until the first `publish` clients must be refused or kept waiting.
         """
@@ -79,7 +79,7 @@ class Broker(Protocol):
         """
 
     async def stop(self) -> None:
-        """Closes listeners, ends tasks, flushes and closes the logs (a clean shutdown).
+        """Close listeners, end tasks, flush and close the logs (a clean shutdown).
 
         Nothing is published once this has been called.
         """
@@ -123,7 +123,7 @@ def log_tools() -> list[LogTool]:
 
 
 def load_broker(name: str) -> type[Broker]:
-    """Finds the broker plug-in `name`; ConfigError lists those installed if there is none."""
+    """Find the broker plug-in `name`; ConfigError lists those installed if there is none."""
     found = {point.name: point for point in entry_points(group=BROKER_GROUP)}
     if name not in found:
         known = ", ".join(sorted(found)) or "none"

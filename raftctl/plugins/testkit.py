@@ -56,7 +56,7 @@ class ContractViolation(AssertionError):
 
 
 async def violations(plugin: MakeBroker) -> list[str]:
-    """Puts a plug-in to all checks; a sentence for each that it does not pass, with its name."""
+    """Put a plug-in to all checks; a sentence for each that it does not pass, with its name."""
     found = []
     for check in CHECKS:
         [error] = await asyncio.gather(run_check(check, plugin), return_exceptions=True)
@@ -68,7 +68,7 @@ async def violations(plugin: MakeBroker) -> list[str]:
 
 
 async def run_check(check: Check, plugin: MakeBroker) -> None:
-    """Puts a plug-in to one of `CHECKS`; raises ContractViolation, or what the broker raised."""
+    """Put a plug-in to one of `CHECKS`; raise ContractViolation, or what the broker raised."""
     try:
         async with asyncio.timeout(STEP_TIMEOUT_S):
             await check(plugin)
@@ -95,7 +95,7 @@ class _Unreachable:
     """A controller that never answers; see `raftctl.plugins.ControllerClient`."""
 
     async def call(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
-        """Waits as long as it may, as the node's does."""
+        """Wait as long as it may, as the node's does."""
         await asyncio.sleep(timeout_ms / 1000)
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller answers")
 
@@ -154,7 +154,7 @@ class _Node:
         return self._endpoints
 
     def register(self, broker: Broker) -> None:
-        """Publishes the first image: the broker is in it, and not fenced."""
+        """Publish the first image: the broker is in it, and not fenced."""
         node_id = self._config.node_id
         incarnation = UUID(int=self._image.offset + 2)
         self.commit(
@@ -163,7 +163,7 @@ class _Node:
         )
 
     def create_topic(self, broker: Broker) -> None:
-        """Publishes a topic of two partitions that the broker leads."""
+        """Publish a topic of two partitions that the broker leads."""
         only = (self._config.node_id,)
         partitions = [
             PartitionRecord(TOPIC_ID, number, only, only, only[0], 0, 0) for number in range(2)
@@ -171,7 +171,7 @@ class _Node:
         self.commit(broker, TopicRecord("contract", TOPIC_ID), *partitions)
 
     def commit(self, broker: Broker, *records: Record) -> None:
-        """Publishes what the records make of the image."""
+        """Publish what the records make of the image."""
         delta = MetadataDelta(self._image)
         delta.replay_all(records, self._image.offset + 1)
         self._image = delta.apply(self._image.offset + len(records), 1, 0)
@@ -179,7 +179,7 @@ class _Node:
         expect(answer is None, "publish is no coroutine and returns None: it starts work at most")
 
     async def stop(self, broker: Broker) -> None:
-        """Stops it and looks at what it left."""
+        """Stop it and looks at what it left."""
         await broker.stop()
         await self.expect_nothing_left()
 

@@ -82,7 +82,7 @@ class Peers(dict[int, RpcClient]):
             self._reported.clear()
 
     def learn_leader(self, message: Request | Response) -> None:
-        """Takes note of where the leader is that the message names."""
+        """Take note of where the leader is that the message names."""
         if isinstance(message, (*NAMES_LEADER, messages.BeginQuorumEpochRequest)):
             endpoint, node_id = message.leader_endpoint, message.leader_id
             own_id = self._own[0] if self._own else messages.NO_NODE
@@ -138,7 +138,7 @@ class Peers(dict[int, RpcClient]):
             closing.add_done_callback(self._closing.pop)
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """End all connections."""
         for peer in self.values():
             await peer.close()
         await asyncio.gather(*self._closing)

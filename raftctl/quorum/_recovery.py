@@ -61,7 +61,7 @@ class Recovery:
     """An open directory; `close` it. Its lock must be held. All methods block."""
 
     def __init__(self, files: FileSystem, data_directory: str) -> None:
-        """Raises ConfigError where there is no replica, and what damage on the disk raises."""
+        """Raise ConfigError where there is no replica, and what damage on the disk raises."""
         directory = f"{data_directory}/{METADATA_LOG_NAME}"
         properties = MetaProperties.load(files, data_directory)
         if properties is None or not files.is_directory(directory):
@@ -88,7 +88,7 @@ class Recovery:
         )
 
     def rebuild(self, voter: Voter) -> Epoch:
-        """Makes the replica the only voter; returns the epoch that says so. Durable on return."""
+        """Make the replica the only voter; return the epoch that says so. Durable on return."""
         survivor = self.survivor
         epoch = Epoch(survivor.epoch + EPOCHS_AHEAD)
         # In this order: a crash in between leaves an epoch that nobody leads, and can be repeated.
@@ -100,7 +100,7 @@ class Recovery:
         return epoch
 
     def close(self) -> None:
-        """Closes the files."""
+        """Close the files."""
         self._log.close()
 
 

@@ -54,13 +54,13 @@ class Replica:
     locks: tuple[DirectoryLock, ...]
 
     def release(self) -> None:
-        """Gives the directories free for another process."""
+        """Give the directories free for another process."""
         for lock in self.locks:
             lock.release()
 
 
 def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
-    """Recovers the replica. Blocks: call it on a worker.
+    """Recover the replica. Blocks: call it on a worker.
 
     Raises ConfigError for directories that are not this node's, in use, or not formatted; nothing
     is changed then. Raises CorruptQuorumStateError or CorruptSnapshotError before recovery cuts
@@ -123,7 +123,7 @@ def _state(states: QuorumStateStore, saved: QuorumState | None, last_epoch: Epoc
 def open_log(
     files: FileSystem, directory: str, snapshots: SnapshotStore, segment_bytes: int
 ) -> RecordLog:
-    """Opens the log where its snapshots say that it starts; the newest must be whole. Blocks.
+    """Open the log where its snapshots say that it starts; the newest must be whole. Blocks.
 
     The log starts with offset 0 or at the end of a snapshot. A log that does not hold the end of
     the newest snapshot was about to be replaced by it when the node stopped: that is done now.

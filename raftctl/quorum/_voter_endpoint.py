@@ -48,7 +48,7 @@ class VoterEndpoint:
         self._task: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
-        """Gives up what is under way."""
+        """Give up what is under way."""
         task = self._task
         if task is not None:
             task.cancel()

@@ -75,7 +75,7 @@ class Campaign:
         invariant(voted, "a candidate has voted for itself")
 
     def start(self) -> None:
-        """Asks every other voter."""
+        """Ask every other voter."""
         for voter in self.replica.other_voters():
             self.replica.send(voter, self.request)
 
@@ -94,7 +94,7 @@ class Campaign:
         self._retry_at_ms[voter] = now_ms + self.replica.config.backoff_ms(failures)
 
     def retry(self, now_ms: int) -> None:
-        """Asks those again whose pause is over."""
+        """Ask those again whose pause is over."""
         due = [voter for voter, at_ms in self._retry_at_ms.items() if at_ms <= now_ms]
         for voter in due:
             del self._retry_at_ms[voter]

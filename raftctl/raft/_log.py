@@ -101,7 +101,7 @@ class ReplicaLog:
         invariant(grows, "epochs and their start offsets grow along the log")
 
     def append(self, batch: Batch) -> None:
-        """Adds the batch at the end; it is not durable yet."""
+        """Add the batch at the end; it is not durable yet."""
         invariant(batch.base_offset == self.end_offset, "the log has no gap")
         invariant(batch.epoch >= self.last_epoch, "epochs do not shrink along the log")
         if not self._epochs or batch.epoch > self._epochs[-1]:
@@ -114,7 +114,7 @@ class ReplicaLog:
         self.durable_end_offset = max(self.durable_end_offset, end_offset)
 
     def truncate(self, end_offset: Offset) -> None:
-        """Drops all at or above `end_offset`.
+        """Drop all at or above `end_offset`.
 
         Legal only while nothing waits for its flush: a report of a flush that was under way would
         otherwise be taken for one of the records that come in the place of the dropped ones.
@@ -127,7 +127,7 @@ class ReplicaLog:
         self.end_offset = self.durable_end_offset = end_offset
 
     def delete_prefix(self, start: OffsetAndEpoch) -> None:
-        """Drops all below `start`, which a snapshot holds."""
+        """Drop all below `start`, which a snapshot holds."""
         invariant(self.start_offset <= start.offset <= self.end_offset, "the prefix is in the log")
         invariant(self.divergence(start) is None, "the snapshot is a prefix of the log")
         first = bisect_right(self._starts, start.offset) - 1
@@ -140,7 +140,7 @@ class ReplicaLog:
         self.start_offset, self.start_epoch = start.offset, start.epoch
 
     def reset(self, start: OffsetAndEpoch) -> None:
-        """Drops everything and goes on from the end of a snapshot, which is durable."""
+        """Drop everything and go on from the end of a snapshot, which is durable."""
         self._epochs.clear()
         self._starts.clear()
         self.start_offset, self.start_epoch = start.offset, start.epoch

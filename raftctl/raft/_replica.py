@@ -123,7 +123,7 @@ class Replica:
         return self._voters.at(end_offset)
 
     def recover_voters(self, batches: Iterable[Batch]) -> None:
-        """Takes note of the control batches that were found in the log."""
+        """Take note of the control batches that were found in the log."""
         for batch in batches:
             self._voters.appended(batch)
 
@@ -196,16 +196,16 @@ class Replica:
     # --- persistence ----------------------------------------------------------------------------
 
     def enter_epoch(self, epoch: Epoch, leader_id: NodeId = NO_NODE) -> None:
-        """Moves on to a newer epoch, in which nobody has this replica's vote yet."""
+        """Move on to a newer epoch, in which nobody has this replica's vote yet."""
         invariant(epoch > self.epoch, "epochs only grow")
         self._persist(QuorumState(epoch, leader_id, None))
 
     def campaign(self) -> None:
-        """Moves on to the next epoch with this replica's vote for itself."""
+        """Move on to the next epoch with this replica's vote for itself."""
         self._persist(QuorumState(Epoch(self.epoch + 1), NO_NODE, self.local))
 
     def vote(self, candidate: ReplicaKey) -> None:
-        """Gives the vote of this epoch; a second one goes only to the same candidate."""
+        """Give the vote of this epoch; a second one goes only to the same candidate."""
         invariant(self.state.voted in (None, candidate), "one vote an epoch")
         self._persist(replace(self.state, voted=candidate))
 
@@ -214,7 +214,7 @@ class Replica:
         self._persist(replace(self.state, leader_id=NO_NODE))
 
     def recognize(self, leader_id: NodeId) -> None:
-        """Notes who leads this epoch."""
+        """Note who leads this epoch."""
         invariant(self.state.leader_id in (NO_NODE, leader_id), "one leader an epoch")
         self._persist(replace(self.state, leader_id=leader_id))
 
@@ -241,15 +241,15 @@ class Replica:
         return effects
 
     def send(self, destination: NodeId, request: Request) -> None:
-        """Sends a request as soon as epoch and vote are durable."""
+        """Send a request as soon as epoch and vote are durable."""
         self._message(SendRequest(destination, request))
 
     def reply(self, request_id: int, response: Response) -> None:
-        """Answers a request as soon as epoch and vote are durable."""
+        """Answer a request as soon as epoch and vote are durable."""
         self._message(Reply(request_id, response))
 
     def reply_fetch(self, request_id: int, response: FetchResponse, max_bytes: int) -> None:
-        """Answers a Fetch with records of the log as it is now, so it cannot wait.
+        """Answer a Fetch with records of the log as it is now, so it cannot wait.
 
         It need not: only a leader does this, and its own vote was durable before it counted.
         """
@@ -263,7 +263,7 @@ class Replica:
         snapshot_id: OffsetAndEpoch,
         max_bytes: int,
     ) -> None:
-        """Answers with a piece of a snapshot, which never changes, so this could wait as well."""
+        """Answer with a piece of a snapshot, which never changes, so this could wait as well."""
         self._message(ReplyFetchSnapshot(request_id, response, snapshot_id, max_bytes))
 
     def _message(self, effect: SendRequest | Reply | ReplyFetchSnapshot) -> None:
@@ -274,13 +274,13 @@ class Replica:
         self._effects.append(effect)
 
     def append(self, batch: Batch) -> None:
-        """Appends to the log."""
+        """Append to the log."""
         self.log.append(batch)
         self._voters.appended(batch)
         self._effects.append(AppendToLog(batch))
 
     def truncate(self, end_offset: Offset) -> None:
-        """Cuts the log's diverging tail, which is never committed (Raft §5.4.3)."""
+        """Cut the log's diverging tail, which is never committed (Raft §5.4.3)."""
         invariant(end_offset >= self.high_watermark, "no truncation below the high watermark")
         self.log.truncate(end_offset)
         self._voters.truncated(end_offset)
@@ -291,7 +291,7 @@ class Replica:
     def save_chunk(
         self, snapshot_id: OffsetAndEpoch, position: int, data: bytes, *, last: bool
     ) -> None:
-        """Writes a piece of a snapshot."""
+        """Write a piece of a snapshot."""
         invariant(self.saving is None, "one piece is written after the other")
         self.saving = snapshot_id
         self._part = snapshot_id, position + len(data)
@@ -323,7 +323,7 @@ class Replica:
             self.snapshot = snapshot_id
 
     def delete_prefix(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Moves the start of the log up to the end of a snapshot."""
+        """Move the start of the log up to the end of a snapshot."""
         held = self.snapshot is not None and snapshot_id.offset <= self.snapshot.offset
         invariant(held, "only what a snapshot holds is deleted")
         if snapshot_id.offset > self.log.start_offset:

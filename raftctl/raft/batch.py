@@ -83,7 +83,7 @@ def encoded_bytes(prefix: bytes) -> int:
 
 
 def decode_batches(data: bytes, position: int = 0) -> Iterator[tuple[int, Batch]]:
-    """Yields (position, batch) for each batch; raises `CorruptBatchError` at the first bad one."""
+    """Yield (position, batch) for each batch; raise `CorruptBatchError` at the first bad one."""
     end = len(data)
     while position < end:
         batch, after = _decode_one(data, position)

@@ -189,7 +189,7 @@ class VoterHistory:
         return voters is not None
 
     def truncated(self, end_offset: Offset) -> None:
-        """Goes back to the set before the records that are gone."""
+        """Go back to the set before the records that are gone."""
         while self._entries[-1][0] >= end_offset:
             self._entries.pop()
 

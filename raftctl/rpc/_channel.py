@@ -90,12 +90,12 @@ class Channel:
         """Why `run` ends, if not because the connection did."""
 
     def send(self, correlation_id: int, message: object) -> None:
-        """Queues a frame; after the end of the connection it is dropped."""
+        """Queue a frame; after the end of the connection it is dropped."""
         if not self._closed:
             self._queue(self._packer.pack(correlation_id, message), at_once=type(message) in URGENT)
 
     def send_all(self, correlation_ids: Sequence[int], messages: Sequence[object]) -> None:
-        """Queues a frame for each message and sends them at once: many make up for a turn."""
+        """Queue a frame for each message and send them at once: many make up for a turn."""
         if not self._closed:
             self._queue(self._packer.pack_all(correlation_ids, messages), at_once=True)
 
@@ -114,7 +114,7 @@ class Channel:
         return self._outgoing_bytes > OUTGOING_BYTES_MAX
 
     def when_alive(self, alive: Callable[[], None]) -> None:
-        """Calls `alive` when the peer has answered a ping that is sent now, or never.
+        """Call `alive` when the peer has answered a ping that is sent now, or never.
 
         All that the peer had sent before it read the ping has arrived then. A later call takes the
         place of this one.
@@ -128,7 +128,7 @@ class Channel:
             self._alive()
 
     def abort(self) -> None:
-        """Ends the connection at once; nothing that has come is taken any more."""
+        """End the connection at once; nothing that has come is taken any more."""
         self._closed = True
         self._take = None
         self._stream.abort()
@@ -138,7 +138,7 @@ class Channel:
         self._write()
 
     def _write(self) -> None:
-        """Hands to the transport what is queued, as far as the peer reads."""
+        """Hand to the transport what is queued, as far as the peer reads."""
         try:
             while self._outgoing and not self._stream.full:
                 self._stream.send(self._gathered())
@@ -168,7 +168,7 @@ class Channel:
         return data
 
     async def run(self, take: Take, heartbeat_s: float | None = None) -> None:
-        """Hands over frames as they arrive until the connection has ended.
+        """Hand over frames as they arrive until the connection has ended.
 
         With `heartbeat_s` an idle peer is asked for a sign of life so often, and given up if none
         comes. Raises FrameError for what is no frame, and whatever `take` raises.
@@ -225,7 +225,7 @@ class Channel:
         self._stream.abort()
 
     async def close(self, code: int = WSCloseCode.OK, reason: str = "") -> None:
-        """Sends what is queued, if that is possible soon, and closes the connection."""
+        """Send what is queued, if that is possible soon, and close the connection."""
         self._closed = True
         with contextlib.suppress(ConnectionError, aiohttp.ClientError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):

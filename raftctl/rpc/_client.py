@@ -101,7 +101,7 @@ class RpcClient:
         self._closed = False
 
     async def call(self, request: object, timeout_ms: int) -> Any:
-        """Sends the request and returns the response. Raises RpcError, within `timeout_ms`."""
+        """Send the request and return the response. Raises RpcError, within `timeout_ms`."""
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         link = self._link
         if link is None:
@@ -120,7 +120,7 @@ class RpcClient:
         return True
 
     async def close(self) -> None:
-        """Ends the connection; calls under way fail."""
+        """End the connection; calls under way fail."""
         self._closed = True
         if self._link is not None:
             self._link.end("this client was closed")
@@ -265,7 +265,7 @@ class _Link:
         return self._ended or len(self._pending) >= CALLS_MAX or self._channel.congested
 
     def send(self, request: object, deadline: float, done: Callable[[Any], None]) -> int:
-        """Sends a call unless this link is `full`; returns its correlation id."""
+        """Send a call unless this link is `full`; return its correlation id."""
         self._last_id = correlation_id = self._last_id + 1
         self._pending[correlation_id] = _Call(done, self._loop.time(), deadline)
         self._channel.send(correlation_id, request)
@@ -280,7 +280,7 @@ class _Link:
         self._timer = self._loop.call_at(deadline, self._time_out)
 
     def _time_out(self) -> None:
-        """Fails the calls whose deadline has come and waits for the next one's."""
+        """Fail the calls whose deadline has come and wait for the next one's."""
         self._timer, self._timer_at = None, math.inf
         soon = self._loop.time() + TIMER_RESOLUTION_S
         late = [key for key, call in self._pending.items() if call.deadline <= soon]
@@ -296,7 +296,7 @@ class _Link:
             call.done(RpcTimedOut("no answer in time"))
 
     async def run(self) -> None:
-        """Receives until the connection ends, then fails the calls that are left."""
+        """Receive until the connection ends, then fails the calls that are left."""
         why = "connection lost"
         try:
             await self._channel.run(self._take)
@@ -313,7 +313,7 @@ class _Link:
         self._client.answered()
 
     def end(self, why: str) -> None:
-        """Fails the calls under way and has the receiving task close the connection."""
+        """Fail the calls under way and have the receiving task close the connection."""
         if not self._ended and self.receiver is not None:
             self._fail_calls(why)
             self.receiver.cancel()
@@ -340,7 +340,7 @@ class _Link:
 
 
 async def open_channel(session: aiohttp.ClientSession, peer: str, hello: Hello) -> Channel:
-    """Connects to `host:port` and says hello; the session has a `LoopConnector`.
+    """Connect to `host:port` and say hello; the session has a `LoopConnector`.
 
     Raises RpcRefused, FrameError for an answer that is none, ClientError or OSError.
     """

@@ -90,7 +90,7 @@ class RpcServer:
         self._batch_handlers[request_class] = handler
 
     def fence(self, refusals: Mapping[type, ErrorCode]) -> None:
-        """Refuses requests of these classes that were sent before now, each with its error.
+        """Refuse requests of these classes that were sent before now, each with its error.
 
         A connection that hung for long may deliver what its client has given up since and had done
         elsewhere. So each open connection is refused until its peer has answered a ping that is
@@ -100,7 +100,7 @@ class RpcServer:
             connection.fence(refusals)
 
     def mount(self, application: web.Application) -> None:
-        """Adds the route; the application closes the connections when it shuts down."""
+        """Add the route; the application closes the connections when it shuts down."""
         application.router.add_get(PATH, self._serve)
         application.on_shutdown.append(self._shut_down)
 
@@ -173,7 +173,7 @@ class _Connection:
         """How many requests wait for their answers."""
 
     async def run(self) -> None:
-        """Greets, then dispatches until the connection ends. Raises FrameError."""
+        """Greet, then dispatches until the connection ends. Raises FrameError."""
         async with asyncio.timeout(HELLO_TIMEOUT_S) as self._patience:
             await self.channel.run(self._take, HEARTBEAT_S)
 
@@ -185,7 +185,7 @@ class _Connection:
             self._dispatch_all(frames[self._greet(frames) :])
 
     def _greet(self, frames: list[tuple[int, Any]]) -> int:
-        """Checks the peer's hello and answers it; returns how many frames that took."""
+        """Check the peer's hello and answer it; return how many frames that took."""
         hello = frames[0][1]
         if not isinstance(hello, Hello):
             raise FrameError("the first frame is not a hello")
@@ -311,7 +311,7 @@ def _class_of_request(frame: tuple[int, object]) -> type:
 async def start_http(
     application: web.Application, host: str, port: int, *, key: str = "listeners"
 ) -> tuple[web.AppRunner, int]:
-    """Serves the application; returns its runner and the port (of use when `port` is 0).
+    """Serve the application; return its runner and the port (of use when `port` is 0).
 
     Raises ConfigError, which names the config `key`, when the address cannot be bound.
     """

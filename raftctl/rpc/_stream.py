@@ -63,13 +63,13 @@ class MessageStream(asyncio.Protocol):
         transport.set_protocol(self)
 
     def send(self, message: bytes) -> None:
-        """Sends a binary message. Raises ConnectionResetError after the end of the connection."""
+        """Send a binary message. Raises ConnectionResetError after the end of the connection."""
         if self._transport.is_closing():
             raise ConnectionResetError("the connection has ended")
         self._transport.write(self._header(BINARY, len(message)) + message)
 
     def ping(self, payload: bytes = b"") -> None:
-        """Asks the peer for a sign of life, which repeats the payload of at most 125 bytes."""
+        """Ask the peer for a sign of life, which repeats the payload of at most 125 bytes."""
         if not self._transport.is_closing():
             self._transport.write(self._header(PING, len(payload)) + payload)
 
@@ -82,21 +82,21 @@ class MessageStream(asyncio.Protocol):
         return bytes((first, self._masked | 127)) + size.to_bytes(8, "big") + mask
 
     def pause_reading(self) -> None:
-        """Takes no more from the peer until `resume_reading`."""
+        """Take no more from the peer until `resume_reading`."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Goes on after `pause_reading`."""
+        """Go on after `pause_reading`."""
         self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """End the connection at once."""
         self._transport.abort()
 
     # --- asyncio.Protocol -------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Takes the messages that are whole now."""
+        """Take the messages that are whole now."""
         self.heard = True
         if self._parts:
             self._parts.append(data)
@@ -112,7 +112,7 @@ class MessageStream(asyncio.Protocol):
             self._inner.data_received(data[position:])
 
     def _take_frame(self, data: bytes, position: int) -> int:
-        """Deals with the frame at `position`; returns where the next one begins."""
+        """Deal with the frame at `position`; return where the next one begins."""
         kind = data[position]
         begin, end = _payload(data, position)
         if (kind != BINARY and kind not in _CONTROL) or end - begin > self._message_bytes_max:

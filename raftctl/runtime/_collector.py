@@ -43,14 +43,14 @@ class Collector:
         self._thresholds = gc.get_threshold()
 
     def start(self) -> None:
-        """Begins with freezing what is there, so that the imported modules are not looked at."""
+        """Begin with freezing what is there, so that the imported modules are not looked at."""
         gc.freeze()
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._on_collection)
         Collector.is_running = True
 
     def stop(self) -> None:
-        """Leaves the collector as it was found."""
+        """Leave the collector as it was found."""
         Collector.is_running = False
         gc.callbacks.remove(self._on_collection)
         gc.set_threshold(*self._thresholds)

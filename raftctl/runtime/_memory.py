@@ -151,7 +151,7 @@ class MemoryFiles:
         self._locks: set[str] = set()
 
     def take(self, size: int, path: str) -> None:
-        """Counts bytes that a file gets; OSError (ENOSPC) if that is more than there may be."""
+        """Count bytes that a file gets; OSError (ENOSPC) if that is more than there may be."""
         if self.used + size > self._bytes_max:
             raise OSError(errno.ENOSPC, f"no memory left for files; {self._remedy}", path)
         self.used += size

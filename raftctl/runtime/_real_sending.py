@@ -36,7 +36,7 @@ class Descriptor:
         """How often the file was made shorter."""
 
     def __del__(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         os.close(self.number)
 
 
@@ -63,7 +63,7 @@ class RealRegion:
         return data or self._gone()
 
     def send_to(self, descriptor: int, start: int) -> int:
-        """Sends bytes from the one numbered `start`; returns how many were taken."""
+        """Send bytes from the one numbered `start`; return how many were taken."""
         self._check()
         size = self._size - start
         sent = os.sendfile(descriptor, self._held.number, self._position + start, size)
@@ -121,7 +121,7 @@ class _Buffers:
         self.size = sum(map(len, buffers))
 
     def send(self, connection: socket.socket) -> int:
-        """Returns how many bytes were taken."""
+        """Return how many bytes were taken."""
         return connection.sendmsg(self._buffers[:BUFFERS_PER_SEND_MAX], (), self._flags)
 
 
@@ -134,7 +134,7 @@ class _Rest:
         self.size = len(region) - start
 
     def send(self, connection: socket.socket) -> int:
-        """Returns how many bytes were taken."""
+        """Return how many bytes were taken."""
         return self._region.send_to(connection.fileno(), self._start)
 
 

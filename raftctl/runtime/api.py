@@ -48,10 +48,10 @@ class File(Protocol):
     """
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """Writes the buffers at the end, all of them or raises."""
+        """Write the buffers at the end, all of them or raises."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Returns up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def warm(self, position: int, size: int) -> Callable[[], None] | None:
         """What a worker must call so that reading these bytes does not wait for the disk.
@@ -64,33 +64,33 @@ class File(Protocol):
         """What `read_at` returns, or what stands for it until it is sent."""
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """Overwrites bytes in place; the file grows if they reach past its end."""
+        """Overwrite bytes in place; the file grows if they reach past its end."""
 
     def size(self) -> int:
         """The length in bytes, unsynced bytes included."""
 
     def truncate(self, size: int) -> None:
-        """Cuts the file to `size` bytes."""
+        """Cut the file to `size` bytes."""
 
     def sync(self) -> None:
-        """Makes the contents and length durable (fdatasync). Blocks: call it on a worker."""
+        """Make the contents and length durable (fdatasync). Blocks: call it on a worker."""
 
     def close(self) -> None:
-        """Releases the descriptor; a second call does nothing."""
+        """Release the descriptor; a second call does nothing."""
 
 
 class DirectoryLock(Protocol):
     """An exclusive lock on a directory, held until `release` or the end of the process."""
 
     def release(self) -> None:
-        """Gives the lock up."""
+        """Give the lock up."""
 
 
 class FileSystem(Protocol):
     """Files below the node's directories. Paths are absolute strings."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Opens for reading and writing; FileNotFoundError unless it exists or `create`."""
+        """Open for reading and writing; FileNotFoundError unless it exists or `create`."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -105,22 +105,22 @@ class FileSystem(Protocol):
         """The names in a directory, sorted."""
 
     def make_directories(self, path: str) -> None:
-        """Creates the directory and its parents; no error if it is there."""
+        """Create the directory and its parents; no error if it is there."""
 
     def rename(self, source: str, target: str) -> None:
-        """Moves a file or directory, replacing a target file; durable after `sync_directory`."""
+        """Move a file or directory, replacing a target file; durable after `sync_directory`."""
 
     def remove(self, path: str) -> None:
-        """Deletes one file."""
+        """Delete one file."""
 
     def remove_tree(self, path: str) -> None:
-        """Deletes a directory and all below it."""
+        """Delete a directory and all below it."""
 
     def sync_directory(self, path: str) -> None:
-        """Makes creations, renames and removals in this directory durable."""
+        """Make creations, renames and removals in this directory durable."""
 
     def sync_volume(self, directory: str) -> bool:
-        """Makes all files and names of the volume durable that holds a directory; blocks.
+        """Make all files and names of the volume durable that holds a directory; blocks.
 
         For very many of them that is quicker than one by one. False, with nothing done, where it
         cannot be had.
@@ -130,27 +130,27 @@ class FileSystem(Protocol):
         """Bytes of the volume that holds a directory: all, and those free for use; blocks."""
 
     def lock_directory(self, path: str) -> DirectoryLock:
-        """Takes `path/.lock`; raises ConfigError when another process holds it."""
+        """Take `path/.lock`; raise ConfigError when another process holds it."""
 
 
 class Worker(Protocol):
     """Runs blocking calls off the event loop, one at a time, in the order submitted."""
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Queues the call; the future resolves on the event loop with its result or exception."""
+        """Queue the call; the future resolves on the event loop with its result or exception."""
 
     def pause(self) -> None:
         """For a long call, now and then: lets the event loop go first."""
 
     def close(self) -> None:
-        """Stops after what is queued; does not wait."""
+        """Stop after what is queued; do not wait."""
 
 
 class Sender(Protocol):
     """Sends on a connection what may include parts of files, without reading those."""
 
     def send(self, pieces: Iterable[Piece], start: int) -> int:
-        """Sends of the pieces, from byte `start` of the first one, what is taken at once.
+        """Send of the pieces, from byte `start` of the first one, what is taken at once.
 
         Returns how many bytes that is. OSError if the connection or a file fails.
         """
@@ -196,7 +196,7 @@ class Runtime(Protocol):
 
 
 def replace_file(files: FileSystem, path: str, data: bytes) -> None:
-    """Replaces a small file so that a crash leaves the old or the new content, durably the new.
+    """Replace a small file so that a crash leaves the old or the new content, durably the new.
 
     Writes a temporary file, syncs it, renames it over `path` and syncs the directory. Blocks.
     """
@@ -204,7 +204,7 @@ def replace_file(files: FileSystem, path: str, data: bytes) -> None:
 
 
 def replace_files(files: FileSystem, contents: Mapping[str, bytes]) -> None:
-    """Replaces each of the files as `replace_file` does. After an error it may be repeated."""
+    """Replace each of the files as `replace_file` does. After an error it may be repeated."""
     many = len(contents) >= _MANY
     for path, data in contents.items():
         _write_temporary(files, path + ".tmp", data, sync=not many)

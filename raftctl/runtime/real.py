@@ -93,7 +93,7 @@ class RealFile:
             raise self._named(error) from None
 
     def _named(self, error: OSError) -> OSError:
-        """Says which file the error is about, as those of a descriptor do not."""
+        """Say which file the error is about, as those of a descriptor do not."""
         error.filename = self._path
         return error
 
@@ -370,7 +370,7 @@ class RealWorker:
             self._wake()
 
     def _wake(self) -> None:
-        """Asks the loop to deliver; outcomes that come before it does so share the one wake-up."""
+        """Ask the loop to deliver; outcomes that come before it does so share the one wake-up."""
         if self._waking or self._loop is None:
             return
         self._waking = True
@@ -408,7 +408,7 @@ class RealRuntime:
     def __init__(
         self, log_stream: TextIO | None = None, log_level: str = "info", **context: Any
     ) -> None:
-        """Logs at `log_level` and above to the stream (standard error), always with `context`."""
+        """Log at `log_level` and above to the stream (standard error), always with `context`."""
         self.files: FileSystem = RealFileSystem()
         self.random = random.Random(random.SystemRandom().getrandbits(256))
         self.log = make_log(log_stream or sys.stderr, log_level, **context)
@@ -433,7 +433,7 @@ class RealRuntime:
         return worker
 
     def close(self) -> None:
-        """Ends all workers after what is queued; does not wait."""
+        """End all workers after what is queued; do not wait."""
         for worker in self._workers:
             worker.close()
 

@@ -43,7 +43,7 @@ class MetaProperties:
 
     @classmethod
     def load(cls, files: FileSystem, directory: str) -> MetaProperties | None:
-        """Reads the directory's file; None if it is not formatted. Raises ConfigError."""
+        """Read the directory's file; None if it is not formatted. Raises ConfigError."""
         path = f"{directory}/{FILE_NAME}"
         try:
             text = read_file(files, path).decode()
@@ -63,7 +63,7 @@ class MetaProperties:
             raise ConfigError(f"{path}: {error}; restore the file") from None
 
     def save(self, files: FileSystem, directory: str) -> None:
-        """Writes the directory's file, durably. Blocks."""
+        """Write the directory's file, durably. Blocks."""
         lines = [
             "version=1",
             f"cluster.id={self.cluster_id}",
@@ -73,7 +73,7 @@ class MetaProperties:
         replace_file(files, f"{directory}/{FILE_NAME}", "\n".join([*lines, ""]).encode())
 
     def check(self, directory: str, *, node_id: int, cluster_id: str | None = None) -> None:
-        """Raises ConfigError if the directory is another node's, or of another cluster."""
+        """Raise ConfigError if the directory is another node's, or of another cluster."""
         if self.node_id != node_id:
             raise ConfigError(
                 f"node.id: {directory} belongs to node {self.node_id}, not {node_id}; "
@@ -89,7 +89,7 @@ class MetaProperties:
 def load_directories(
     files: FileSystem, directories: Sequence[str], node_id: int
 ) -> dict[str, MetaProperties]:
-    """Reads every log directory of a node, all of which must be its own and of one cluster.
+    """Read every log directory of a node, all of which must be its own and of one cluster.
 
     The metadata log's comes first. Another that the disk does not let be read is left out: its
     partitions are offline, and the node serves the rest (KIP-858). Raises ConfigError for the first

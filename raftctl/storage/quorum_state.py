@@ -58,7 +58,7 @@ class QuorumStateStore:
         return _from_fields(fields)
 
     def save(self, state: QuorumState) -> None:
-        """Replaces the file; when it returns, the state is durable."""
+        """Replace the file; when it returns, the state is durable."""
         fields = _to_fields(state)
         text = json.dumps(fields | {"crc32c": _checksum(fields)}) + "\n"
         replace_file(self._files, self.path, text.encode())

@@ -102,7 +102,7 @@ class LogWriter:
         """Up to where the log was durable when this process began; None if nobody noted it."""
 
     def perform(self, operations: Sequence[Operation], end_offset: Offset) -> None:
-        """Does the work in order, after which everything below `end_offset` is durable.
+        """Do the work in order, after which everything below `end_offset` is durable.
 
         Each step is durable before the next one begins: else a crash could leave a damaged segment
         with a whole one after it.
@@ -124,7 +124,7 @@ class LogWriter:
         self._point.note(end_offset)
 
     def close(self) -> None:
-        """Makes the note durable."""
+        """Make the note durable."""
         self._point.close()
 
     def _file(self, segment: Segment) -> File:
@@ -195,7 +195,7 @@ class RecordLog:
         segment_bytes: int = SEGMENT_BYTES,
         start: OffsetAndEpoch = LOG_START,
     ) -> RecordLog:
-        """Reads and checks every batch in the log's directory, which is made if it is not there.
+        """Read and check every batch in the log's directory, which is made if it is not there.
 
         `start` says where the log starts: at the end of a snapshot, in or before the first segment.
         A torn tail of the last segment is cut off, and what stays is made durable. Raises
@@ -225,7 +225,7 @@ class RecordLog:
         return log
 
     def close(self) -> None:
-        """Closes the files; what is queued and not flushed is lost. Blocks."""
+        """Close the files; what is queued and not flushed is lost. Blocks."""
         self._writer.close()
         for segment in self._segments:
             if segment.file is not None:
@@ -258,7 +258,7 @@ class RecordLog:
             self._make_durable(segment, file)
 
     def _make_durable(self, segment: Segment, file: File) -> None:
-        """Syncs what a process that was killed had not.
+        """Sync what a process that was killed had not.
 
         What may never have been synced is written again: after a sync that failed, the system takes
         the pages in its cache for clean, and another sync would succeed without writing them.
@@ -329,7 +329,7 @@ class RecordLog:
         return bool(self._pending)
 
     def append(self, batch: Batch) -> None:
-        """Adds the batch at the end: readable at once, durable after the next flush."""
+        """Add the batch at the end: readable at once, durable after the next flush."""
         invariant(batch.base_offset == self.end_offset, "batches are appended at the end")
         invariant(batch.epoch >= self.last_epoch, "epochs never go back along the log")
         data = encode_batch(batch)
@@ -361,7 +361,7 @@ class RecordLog:
         self.end_offset = batch.end_offset
 
     def truncate(self, end_offset: Offset) -> None:
-        """Removes every record at or above `end_offset`, a batch boundary, in order with appends.
+        """Remove every record at or above `end_offset`, a batch boundary, in order with appends.
 
         The records are gone for readers at once and from disk after the next flush. Should the
         node crash before that, they are back as if this had not been called.
@@ -396,7 +396,7 @@ class RecordLog:
         return segment.size
 
     def delete_prefix(self, start: OffsetAndEpoch) -> None:
-        """Moves the start up to the end of a snapshot, in order with appends.
+        """Move the start up to the end of a snapshot, in order with appends.
 
         The segments that are wholly below it are removed by the next flush.
         """
@@ -418,7 +418,7 @@ class RecordLog:
         self._epoch_starts = kept if start.offset < self.end_offset else []
 
     def reset(self, start: OffsetAndEpoch) -> None:
-        """Removes everything and goes on from the end of a snapshot, which is durable.
+        """Remove everything and go on from the end of a snapshot, which is durable.
 
         Should the node crash before the next flush is done, `open` with that snapshot's end as
         the start does it again.
@@ -433,7 +433,7 @@ class RecordLog:
         self._pending.append(Remove(removed, start.offset))
 
     def flush_now(self) -> None:
-        """Makes durable what is queued, when it returns; while no flush is under way. Blocks."""
+        """Make durable what is queued, when it returns; while no flush is under way. Blocks."""
         self._writer.perform(self._take_pending(), self.end_offset)
         self._flushing_bytes = 0
 
@@ -452,7 +452,7 @@ class RecordLog:
         return self._epoch_starts[index][0] == end.epoch
 
     def flush(self, worker: Worker) -> asyncio.Future[None]:
-        """Makes durable what is queued; at most one flush may be under way.
+        """Make durable what is queued; at most one flush may be under way.
 
         The future is resolved when `flushed_end_offset` has risen, or with the OSError of the disk,
         after which nothing more can be flushed: what is on disk is then unknown, and only opening
@@ -489,7 +489,7 @@ class RecordLog:
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Drops old batches that are on disk, a quarter of the limit at a time."""
+        """Drop old batches that are on disk, a quarter of the limit at a time."""
         if self._recent_bytes <= RECENT_BYTES_MAX:
             return
         durable = bisect_right(self._recent, self.flushed_end_offset, key=_end_offset)

@@ -61,7 +61,7 @@ class RecoveryPoint:
     """The note of one log, in its directory. All methods block: call them on its worker."""
 
     def __init__(self, files: FileSystem, directory: str) -> None:
-        """Reads the note, or begins one: its name is durable with the next sync of the directory.
+        """Read the note, or begin one: its name is durable with the next sync of the directory.
 
         Nothing of an unreadable one is believed, whatever it was damaged by.
         """
@@ -82,7 +82,7 @@ class RecoveryPoint:
             self._file.sync()
 
     def close(self) -> None:
-        """Makes the note durable, if the disk still can: an old one is true as well."""
+        """Make the note durable, if the disk still can: an old one is true as well."""
         with contextlib.suppress(OSError):
             self._file.sync()
         self._file.close()

@@ -69,7 +69,7 @@ class Segment:
         self._positions = array("q")
 
     def note(self, base_offset: Offset, size: int) -> None:
-        """Counts a batch of `size` bytes at the end."""
+        """Count a batch of `size` bytes at the end."""
         if not self._positions or self.size - self._positions[-1] >= INDEX_INTERVAL_BYTES:
             self._offsets.append(base_offset)
             self._positions.append(self.size)
@@ -81,7 +81,7 @@ class Segment:
         return self._positions[index] if index >= 0 else 0
 
     def cut(self, position: int) -> None:
-        """Forgets everything at and above the position."""
+        """Forget everything at and above the position."""
         while self._positions and self._positions[-1] >= position:
             self._positions.pop()
             self._offsets.pop()
@@ -96,7 +96,7 @@ def batch_bytes(batch: Batch) -> int:
 def scan(
     file: File, start: int, end: int, chunk_bytes: int = SCAN_BYTES
 ) -> Iterator[tuple[int, Batch]]:
-    """Yields (position, batch) from `start` on; raises CorruptBatchError at the first bad one."""
+    """Yield (position, batch) from `start` on; raise CorruptBatchError at the first bad one."""
     position = start
     while position < end:
         data = file.read_at(position, min(chunk_bytes, end - position))

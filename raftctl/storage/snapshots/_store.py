@@ -132,7 +132,7 @@ class StateHash:
         """Of the records so far."""
 
     def over(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """Hands the pieces on, having hashed each."""
+        """Hand the pieces on, having hashed each."""
         for count, records in pieces:
             self._hash.update(records)
             self.count += count
@@ -171,7 +171,7 @@ class SnapshotStore:
         return [OffsetAndEpoch(Offset(int(n[1])), Epoch(int(n[2]))) for n in names if n]
 
     def remove_unfinished(self) -> None:
-        """Removes what a crash left of snapshots that were being written or fetched."""
+        """Remove what a crash left of snapshots that were being written or fetched."""
         for name in self._files.names(self._directory):
             if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
                 self._files.remove(f"{self._directory}/{name}")
@@ -183,7 +183,7 @@ class SnapshotStore:
         pieces: Iterable[Piece],
         voters: VoterSet | None = None,
     ) -> WrittenSnapshot:
-        """Writes a snapshot of packed records, durably; `voters` are those at its end.
+        """Write a snapshot of packed records, durably; `voters` are those at its end.
 
         Each piece is a batch, so it is small beside the largest of those.
         """
@@ -200,7 +200,7 @@ class SnapshotStore:
         return WrittenSnapshot(SnapshotFile(snapshot_id, size, timestamp_ms), state.hex())
 
     def write_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Writes a fetched piece; position 0 begins the file again.
+        """Write a fetched piece; position 0 begins the file again.
 
         Raises CorruptSnapshotError if what the piece goes on from is not there: another snapshot
         may have been begun meanwhile.
@@ -218,7 +218,7 @@ class SnapshotStore:
             file.close()
 
     def finish_fetched(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
-        """Checks a fetched snapshot as a whole and makes it durable.
+        """Check a fetched snapshot as a whole and make it durable.
 
         Raises CorruptSnapshotError if it is damaged; it gets no name then.
         """
@@ -242,7 +242,7 @@ class SnapshotStore:
         self._files.sync_directory(self._directory)
 
     def read(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
-        """Reads a snapshot and checks all of it. Raises CorruptSnapshotError."""
+        """Read a snapshot and check all of it. Raises CorruptSnapshotError."""
         path = self.path(snapshot_id)
         file = self._files.open(path)
         try:
@@ -288,7 +288,7 @@ class SnapshotStore:
             file.close()
 
     def remove(self, snapshot_ids: Sequence[OffsetAndEpoch]) -> None:
-        """Deletes snapshots, durably."""
+        """Delete snapshots, durably."""
         for snapshot_id in snapshot_ids:
             self._files.remove(self.path(snapshot_id))
         self._files.sync_directory(self._directory)
