@@ -67,7 +67,7 @@ class Broker(Protocol):
     def __init__(self, context: BrokerContext) -> None: ...
 
     async def start(self) -> Sequence[Endpoint]:
-        """Recover what is on disk, binds the listeners, returns what to register.
+        """Recover what is on disk, bind the listeners, return what to register.
 
         Until the first `publish` clients must be refused or kept waiting.
         """

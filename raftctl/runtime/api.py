@@ -48,7 +48,7 @@ class File(Protocol):
     """
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """Write the buffers at the end, all of them or raises."""
+        """Write the buffers at the end, all of them, or raise."""
 
     def read_at(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position`; fewer only at the end of the file."""
