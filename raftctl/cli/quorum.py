@@ -394,8 +394,8 @@ def force_recover(
 
 def _open(files: RealFileSystem, path: str) -> Recovery:
     from raftctl.quorum import Recovery
+    from raftctl.storage import CorruptQuorumStateError
     from raftctl.storage.log import CorruptLogError
-    from raftctl.storage.quorum_state import CorruptQuorumStateError
     from raftctl.storage.snapshots import CorruptSnapshotError
 
     try:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from raftctl.raft.messages import NodeId, OffsetAndEpoch, Request, Response
     from raftctl.raft.voters import VoterSet
     from raftctl.runtime.api import Runtime, Worker
+    from raftctl.storage import QuorumStateStore
     from raftctl.storage.log import RecordLog
-    from raftctl.storage.quorum_state import QuorumStateStore
 
 CHANGES = get_args(ChangeVotersRequest)
 RECORDED_EVENTS_MAX = 200

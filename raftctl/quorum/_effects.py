@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from raftctl.raft import RaftCore
     from raftctl.raft.messages import NodeId, Request, Response
     from raftctl.runtime.api import Runtime, Worker
+    from raftctl.storage import QuorumStateStore
     from raftctl.storage.log import RecordLog
-    from raftctl.storage.quorum_state import QuorumStateStore
 
 T = TypeVar("T")
 

@@ -17,9 +17,8 @@ from raftctl.raft.batch import Batch
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, NodeId, Offset, ReplicaKey, Voter
 from raftctl.raft.voters import VoterHistory, VoterSet, encode_voters
-from raftctl.storage import METADATA_LOG_NAME, MetaProperties
+from raftctl.storage import METADATA_LOG_NAME, MetaProperties, QuorumStateStore
 from raftctl.storage.log import SEGMENT_BYTES
-from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:

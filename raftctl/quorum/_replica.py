@@ -15,9 +15,13 @@ from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, NodeId, OffsetAndEpoch, ReplicaKey, Voter
 from raftctl.raft.voters import NOT_KNOWN, VoterSet
 from raftctl.runtime.api import DirectoryLock
-from raftctl.storage import METADATA_LOG_NAME, load_directories
+from raftctl.storage import (
+    METADATA_LOG_NAME,
+    CorruptQuorumStateError,
+    QuorumStateStore,
+    load_directories,
+)
 from raftctl.storage.log import LOG_START, RecordLog, damaged_note, segment_bases
-from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
 from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
     log/             segments of batches and the recovery point
     snapshots/       checkpoints of the state, whole or being fetched
-    quorum_state     the epoch and the vote
+    _quorum_state    the epoch and the vote
     _format          which cluster, node and directory this is; the first voters
 
 The storage decides how bytes are laid out, synced and recovered, and where damage is reported.
@@ -27,11 +27,19 @@ from raftctl.storage._format import (
     load_directories,
     write_initial_voters,
 )
+from raftctl.storage._quorum_state import (
+    QUORUM_STATE,
+    CorruptQuorumStateError,
+    QuorumStateStore,
+)
 
 __all__ = [
     "BOOTSTRAP",
     "METADATA_LOG_NAME",
+    "QUORUM_STATE",
+    "CorruptQuorumStateError",
     "MetaProperties",
+    "QuorumStateStore",
     "load_directories",
     "write_initial_voters",
 ]

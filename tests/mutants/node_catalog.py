@@ -22,10 +22,10 @@ from raftctl.node import ControllerService
 from raftctl.quorum import RaftDriver
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch
-from raftctl.storage import quorum_state
+from raftctl.storage import _quorum_state as quorum_state
+from raftctl.storage._quorum_state import QuorumStateStore
 from raftctl.storage.log import RecordLog
 from raftctl.storage.log._record_log import Cut, LogWriter, Write
-from raftctl.storage.quorum_state import QuorumStateStore
 from tests.mutants.group_catalog import GROUPS
 from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant

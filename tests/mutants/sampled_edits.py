@@ -240,7 +240,7 @@ DISK = (
     ),
     Edit(
         "vote_of_an_earlier_release_unreadable",
-        "storage.quorum_state:_checksum",
+        "storage._quorum_state:_checksum",
         ', separators=(",", ":")',
         "",
         "unit/raftctl/storage/test_small_files.py::test_the_vote_that_an_earlier_release_wrote_is_read",

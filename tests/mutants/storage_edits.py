@@ -70,7 +70,7 @@ EDITS = (
     ),
     Edit(
         "vote_believed_without_checksum",
-        "storage.quorum_state:QuorumStateStore.load",
+        "storage._quorum_state:QuorumStateStore.load",
         "checksum != _checksum(fields)",
         "checksum is None",
         "unit/raftctl/storage/test_small_files.py::test_any_flipped_bit_is_seen_and_names_the_file",

@@ -24,10 +24,8 @@ from jepsen.simulator._errno import os_error
 from jepsen.simulator.disk import endless_room, no_fault
 from jepsen.simulator.faults._plan import ON_DIRECTORIES
 from raftctl.errors import KafkaError
-from raftctl.storage import METADATA_LOG_NAME
+from raftctl.storage import METADATA_LOG_NAME, QUORUM_STATE, CorruptQuorumStateError
 from raftctl.storage.log import CorruptLogError
-from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
-from raftctl.storage.quorum_state import CorruptQuorumStateError
 from raftctl.storage.snapshots import CorruptSnapshotError
 
 if TYPE_CHECKING:

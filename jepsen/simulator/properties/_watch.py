@@ -38,8 +38,7 @@ from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
 from raftctl.raft.messages import Offset
 from raftctl.raft.voters import decode_voters
-from raftctl.storage import METADATA_LOG_NAME
-from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
+from raftctl.storage import METADATA_LOG_NAME, QUORUM_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

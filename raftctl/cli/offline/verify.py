@@ -18,9 +18,13 @@ from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import StateHashRecord
 from raftctl.raft.voters import VotersRecord
 from raftctl.runtime.real import RealFileSystem
-from raftctl.storage import METADATA_LOG_NAME, MetaProperties
+from raftctl.storage import (
+    METADATA_LOG_NAME,
+    CorruptQuorumStateError,
+    MetaProperties,
+    QuorumStateStore,
+)
 from raftctl.storage.log import damaged_note
-from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
 from raftctl.storage.snapshots import (
     STATE_HASH_VERSION,
     CorruptSnapshotError,

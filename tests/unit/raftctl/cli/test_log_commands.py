@@ -36,8 +36,8 @@ from raftctl.raft.batch import Batch
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, Offset
 from raftctl.runtime.real import RealFileSystem, RealWorker
+from raftctl.storage._quorum_state import QuorumStateStore
 from raftctl.storage.log import RecordLog
-from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:

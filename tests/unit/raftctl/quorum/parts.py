@@ -20,7 +20,7 @@ from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, NodeId, ReplicaKey
 from raftctl.raft.voters import VoterSet
 from raftctl.runtime.real import make_log
-from raftctl.storage.quorum_state import QuorumStateStore
+from raftctl.storage._quorum_state import QuorumStateStore
 from raftctl.storage.snapshots import SnapshotStore
 from tests.fakes.disk import FakeDisk, StepWorker
 

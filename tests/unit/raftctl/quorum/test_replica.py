@@ -25,8 +25,8 @@ from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, Offset, OffsetAndEpoch
 from raftctl.runtime.real import RealFileSystem, RealRuntime
 from raftctl.storage import METADATA_LOG_NAME, MetaProperties
+from raftctl.storage._quorum_state import CorruptQuorumStateError, QuorumStateStore
 from raftctl.storage.log import RecordLog
-from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
 from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotStore
 from tests.fakes.disk import StepWorker
 from tests.unit.raftctl.node.nodes import PluginBroker

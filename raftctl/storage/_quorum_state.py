@@ -21,7 +21,8 @@ from raftctl.runtime.api import read_file, replace_file
 if TYPE_CHECKING:
     from raftctl.runtime.api import FileSystem
 
-FILE_NAME = "quorum-state"
+QUORUM_STATE = "quorum-state"
+"""The name of the file."""
 VERSION = 1
 
 
@@ -38,7 +39,7 @@ class QuorumStateStore:
 
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files
-        self.path = f"{directory}/{FILE_NAME}"
+        self.path = f"{directory}/{QUORUM_STATE}"
 
     def load(self) -> QuorumState | None:
         """What was saved last; None if nothing was. Raises CorruptQuorumStateError."""
