@@ -40,8 +40,6 @@ NemesisOption = Annotated[
 PlanOption = Annotated[
     str, typer.Option(metavar="FILE", help="Faults of this plan instead, as a run's plan.json.")
 ]
-
-TopicOption = Annotated[str, typer.Option(help="Name of the topic; default: a new one.")]
 WorkloadArgument = Annotated[
     str, typer.Argument(metavar="WORKLOAD", help=f"One of {', '.join(WORKLOADS)}.")
 ]
