@@ -130,7 +130,7 @@ class RunFolder:
         return self._read(ENDING_FILE) if (self.path / ENDING_FILE).is_file() else None
 
     def write_ending(self, document: dict[str, Any]) -> None:
-        """Keeps how the run ended, for whoever judges it again."""
+        """Keep how the run ended, for later judgement."""
         self._write(ENDING_FILE, document)
 
     def writer(self) -> HistoryWriter:

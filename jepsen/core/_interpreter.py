@@ -1,8 +1,8 @@
-"""Does what a generator says: the only part of a test that acts.
+"""The interpreter: performs the operations of a generator, and records them.
 
-Each thread is a worker with a client. All operations are noted here, with one monotonic clock, in
-the order in which they begin and end. A thread whose operation ends with `info` goes on as another
-process with a new client.
+Each thread is a worker with a client. All operations are recorded here, with one monotonic clock,
+in the order in which they begin and end. A thread whose operation ends with `info` continues as
+another process with a new client.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Interpreter:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _wait(self, generator: Generator, wait_s: float | None) -> Generator:
-        """Until something has ended, or for so long; the generator is told."""
+        """Wait until an operation has ended, or so long; returns the updated generator."""
         if not self._completed:
             await self._sleep(wait_s)
         return self._told(generator) if self._completed else generator
@@ -130,7 +130,7 @@ class Interpreter:
         return generator.updated(self._context(), op)
 
     def observe(self, f: str, value: Any, node: str = OBSERVER, key: Any = None) -> None:
-        """Notes what nobody did but somebody saw, or what a node told."""
+        """Record an observation of the cluster, or a report of a node."""
         self._note(node, OpType.INFO, f, value, key)
 
     def _note(

@@ -55,7 +55,7 @@ class Run:
         )
 
     def _roles(self) -> Roles | None:
-        """Who leads and coordinates, where the workload has partitions."""
+        """Return the roles of brokers, if the workload has partitions."""
         if self._spec.workload not in LOG_WORKLOADS:
             return None
         # Not imported for keys and values, which need no Kafka client.
@@ -65,7 +65,7 @@ class Run:
         return Roles(self._environment.bootstrap_servers, self._spec.topic, rng)
 
     def _membership(self) -> Membership | None:
-        """Who comes and goes, where that is asked for."""
+        """Return the membership of brokers, if the test changes it."""
         if "brokers" not in self._spec.nemesis:
             return None
         # Not imported for keys and values, which need no Kafka client.
@@ -74,7 +74,7 @@ class Run:
         return Membership(self._environment, random.Random(f"{self._spec.seed}/membership"))
 
     def _features(self) -> Features | None:
-        """What is lowered and raised, where that is asked for."""
+        """Return the levels of features, if the test changes them."""
         if FEATURES not in self._spec.nemesis:
             return None
         from jepsen.environments.admin import Features
@@ -82,13 +82,13 @@ class Run:
         return Features(self._environment, random.Random(f"{self._spec.seed}/features"))
 
     def stop(self) -> None:
-        """Nothing more of the test proper; the end comes as it does."""
+        """End the test early: begin no more operations, then heal and read as at any end."""
         if self.interrupted_s is None:
             self.interrupted_s = self.interpreter.elapsed_s
         self.interpreter.stopped = True
 
     async def run(self) -> None:
-        """From a cluster that is ready to the last operation."""
+        """Run the test, from a cluster that is ready to the final reads."""
         await self._workload.prepare(self._environment)
         watch = asyncio.get_running_loop().create_task(self._watch_controllers())
         try:
@@ -101,9 +101,9 @@ class Run:
             await self.interpreter.close()
 
     async def _watch_controllers(self) -> None:
-        """Notes who is the active controller and how its log and the others' stand, on change."""
+        """Record changes of the active controller, and of each controller's log."""
         last = None
-        told: dict[str, Mapping[str, Any]] = {}
+        known: dict[str, Mapping[str, Any]] = {}
         while True:
             with contextlib.suppress(Exception):
                 found = await self._environment.leadership()
@@ -112,8 +112,8 @@ class Run:
                     self.interpreter.observe(LEADER, list(found or ()))
             with contextlib.suppress(Exception):
                 for node, replica in (await self._environment.replicas()).items():
-                    if told.get(node) != replica:
-                        told[node] = replica
+                    if known.get(node) != replica:
+                        known[node] = replica
                         self.interpreter.observe(REPLICA, dict(replica), node, METADATA_LOG)
             await asyncio.sleep(LEADER_POLL_S)
 

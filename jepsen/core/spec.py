@@ -40,7 +40,7 @@ _NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
 CLUSTER_KEYS = {"group": _NO_DELAY, "verifiable": _NO_DELAY}
 """What a workload wants of nodes that are made for it, unless the user wants something else.
 
-A group whose coordinator goes before the first rebalance begins anew to wait for more members: with
+A group whose coordinator goes before the first rebalance waits again for more members: with
 the default of 3 s, faults every few seconds leave it no time in which anybody owns anything.
 """
 CLIENTS = ("aiokafka", "librdkafka")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jepsen.history import Op
 
 TIMER_S = 0.001
-"""What event loops count in: whoever waits for less is woken after that."""
+"""The resolution of event loops: a shorter wait lasts this long."""
 CATCH_UP_NS = 100_000_000
 """How late operations may be, at most, that others which come as often make up for."""
 
@@ -395,7 +395,7 @@ def each_thread(inner: Generator) -> Generator:
 
 
 def each_process(inner: Generator) -> Generator:
-    """A copy for each process, anew whenever a thread plays another one."""
+    """A copy for each process; a new one when a thread plays another process."""
     return _Each(inner, by_process=True)
 
 

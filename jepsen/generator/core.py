@@ -1,9 +1,9 @@
-"""Generators: pure descriptions of what to do next, given the time and who is free.
+"""Generators: immutable descriptions of the next operation, given time and free threads.
 
-A generator is asked for its next operation and answers with that and with what it has become, or
-that it has nothing for now, or never again. It is told of what was invoked and how it ended. It
-never changes; time, free threads and randomness come with the context. A thread is one worker (a
-number, or the nemesis); the process it plays changes whenever an operation of it ends with `info`.
+`next_op` returns an operation and the generator's successor, PENDING if there is none at present,
+or None if there is none any more. `updated` returns the successor after an invocation or a
+completion. Time, free threads and randomness come with the context. A thread is one worker (a
+number, or NEMESIS); the process it plays changes after each operation that ends with `info`.
 Source: Jepsen's `jepsen.generator`.
 """
 

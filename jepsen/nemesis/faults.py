@@ -1,6 +1,7 @@
 """Packages of faults: when what goes wrong, as a generator of the nemesis' operations.
 
-An operation's value says who is meant; who that is in truth is chosen when it is done, and noted.
+The value of an operation names a role. The nemesis chooses nodes when the operation begins, and
+records them.
 
 kill        the processes of some nodes end at once, and start again after a while
 pause       they stand still, and go on after a while
@@ -85,8 +86,8 @@ _OF_LINKS = ("partition", "slow")
 def kind_struck(op: Op) -> str:
     """The kind of fault that this line shows to have struck; empty if none.
 
-    A completion of the nemesis names who was hit. It names nobody where there was nobody to hit,
-    and repeats what was asked for, which is no list, where the attempt failed.
+    A completion of the nemesis lists the nodes that were hit. The list is empty if there was no
+    node to hit. If the attempt failed, the value is that of the invocation, which is no list.
     """
     kind = _KINDS.get(op.f, "") if op.process == NEMESIS and op.type is not OpType.INVOKE else ""
     hit = op.value if isinstance(op.value, list | tuple) else ()
@@ -221,8 +222,8 @@ def package(
     partition leaders and coordinators that can be meant. `disks`: what the environment can do to a
     disk; `features`: those that the cluster has. KeyError.
     """
-    told = {DISK: tuple(disks), FEATURES: tuple(features)}
-    packages = PACKAGES | {name: replace(PACKAGES[name], kinds=told[name]) for name in told}
+    kinds = {DISK: tuple(disks), FEATURES: tuple(features)}
+    packages = PACKAGES | {name: replace(PACKAGES[name], kinds=kinds[name]) for name in kinds}
     if not names:
         return NOTHING
     parts = [Cycle(_of(packages[name], interval_s, roles=roles)) for name in names]

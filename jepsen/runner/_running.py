@@ -1,4 +1,4 @@
-"""Runs a test in its environment, tells how it goes, and judges what its history says."""
+"""One run: starts its environment, reports progress, and judges the history."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def ending_of(folder: RunFolder) -> Ending | None:
 
 
 def judge_servers_of(folder: RunFolder, history: Sequence[Op]) -> dict[str, Verdict]:
-    """Judges what the nodes of a local cluster told, and left on their disks; of no other."""
+    """Judge the reports and the disks of a local cluster's nodes; {} for other clusters."""
     if folder.spec.env != "local" or not folder.nodes.is_dir():
         return {}
     from jepsen.environments.local.servers import judge_servers
