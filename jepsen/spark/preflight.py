@@ -80,10 +80,9 @@ def _refuse_file(path: Path, *, histories: bool) -> int:
     if path.is_dir():
         if not (path / TEST_FILE).is_file():
             if next(path.rglob("*.parquet"), None) is None:
-                text = (
-                    f"{path}: no history: neither a run ({TEST_FILE}) nor Parquet files are in it"
+                raise InputError(
+                    f"{path}: not a history: it holds neither a run ({TEST_FILE}) nor Parquet files"
                 )
-                raise InputError(text)
             return 0
         path /= HISTORY_FILE
     try:

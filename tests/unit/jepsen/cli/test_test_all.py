@@ -188,7 +188,7 @@ def test_what_is_no_matrix_is_not_resumed(
     assert "name a folder such as store/test-all/latest" in capsys.readouterr().err
     (tmp_path / "matrix.json").write_text('{"command": "", "tests": [{"verdict": "valid"}]}')
     assert run(["test-all", "--resume", str(tmp_path)]) == 254
-    assert "no matrix" in capsys.readouterr().err
+    assert "not a matrix" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("verdicts")

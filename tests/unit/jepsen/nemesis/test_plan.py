@@ -241,7 +241,7 @@ def test_the_command_of_a_run_has_its_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--plan", "[", "--env", "sim"], "no JSON"),
+        (["--plan", "[", "--env", "sim"], "not valid JSON"),
         (["--plan", "nowhere.json", "--env", "sim"], "nowhere.json"),
         (["--plan", "[]", "--nemesis", "kill", "--env", "sim"], "leave --nemesis out"),
     ],

@@ -315,7 +315,7 @@ def test_every_form_is_read_and_what_is_found_is_kept(
         ("write", 3, 0, 0, 1),
     ]
     assert run(["spark", "check", bad, "--output", str(kept)]) == 254
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.req("J7")

@@ -133,7 +133,7 @@ def test_the_command_writes_the_history_and_what_is_wrong(
     assert wanted == list(expected(recipe))
     assert len({one.key for one in wanted}) == 7
     for arguments, why in (
-        ([str(made)], "is there already"),
+        ([str(made)], "exists already"),
         ([str(tmp_path / "new"), "--keys", "1", "--faults", "2"], "room for 1"),
         ([str(tmp_path / "new"), "--workload", "tree"], "--workload tree"),
     ):
