@@ -55,7 +55,7 @@ RUNS: dict[str, Run] = {
         f"ruff format --check {PACKAGES}",
         f"ruff check {PACKAGES}",
         "lint-imports",
-        "pytest -q tests/test_tidy.py",
+        "pytest -q tests/test_tidy.py tests/test_packages.py",
     ),
     "test-howtos": run(
         "the how-to pages whose commands take minutes",
