@@ -77,7 +77,7 @@ LOCKS = (
     node_mutant(
         "ephemeral_keys_stay",
         "a session is closed and its keys are left",
-        ("ephemeral_key_goes_with_its_session",),
+        ("ephemeral_key_goes_with_its_session", "controller_is_sound"),
         Patch(kv_coordination, "closing_records", _keep_keys),
         scenario="locks_stay_safe",
     ),

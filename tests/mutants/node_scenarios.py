@@ -294,6 +294,7 @@ COMPLAINTS = {
     "is gone": "acknowledged_topic_stays",
     "was never sent": "no_record_from_nowhere",
     "OffsetOutOfRangeError": "seen_record_stays",
+    "what a member holds is given to no other": "partition_has_one_owner",
     "these follow the leader": "every_node_follows",
     "not within": "liveness",
     "not answered within": "liveness",
