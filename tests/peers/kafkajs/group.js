@@ -15,6 +15,17 @@ async function abortOne(producer, groupId, source, target) {
 // Nobody waits long for what does not come, be it for the next batch or for the end.
 const BRISK = { maxWaitTimeInMs: 500, heartbeatInterval: 500 }
 
+// Resolves once the consumer fetches. kafkajs emits GROUP_JOIN before it marks a new member as running,
+// and a member that is stopped in between goes on for ever and keeps its partition.
+function fetches(consumer) {
+  return new Promise((resolve) => {
+    const stopListening = consumer.on(consumer.events.FETCH_START, () => {
+      stopListening()
+      resolve()
+    })
+  })
+}
+
 // Both members must have got a partition, and together every record.
 async function readInTwo(kafka, groupId, topic, count) {
   const values = new Set()
@@ -41,15 +52,17 @@ async function readInTwo(kafka, groupId, topic, count) {
       one.run({ eachMessage }).catch(reject)
     })
   })
-  // One leaves after the other: a member that is told to end while it joins again may go on for ever.
+  // One leaves after the other: a member that is stopped while it joins again may go on for ever, too.
   const [last, first] = consumers
   const alone = new Promise((resolve) => {
     last.on(last.events.GROUP_JOIN, ({ payload }) => {
       payload.memberAssignment[topic].length === 2 && resolve()
     })
   })
+  await fetches(first)
   await first.disconnect()
   await alone
+  await fetches(last)
   await last.disconnect()
   return [...values].sort()
 }
