@@ -32,7 +32,6 @@ from broker.log.segments._segment import (
     DAMAGED,
     NO_TIMESTAMP,
     OFFSET_MAX,
-    BatchAt,
     Segment,
     segment_path,
 )
@@ -42,7 +41,6 @@ __all__ = [
     "DAMAGED",
     "NO_TIMESTAMP",
     "OFFSET_MAX",
-    "BatchAt",
     "LazyFile",
     "Limits",
     "OffsetIndex",

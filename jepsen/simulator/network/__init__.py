@@ -21,18 +21,15 @@ Sources: RFC 9293 (segments, resets, half-closed connections); asyncio's selecto
 flow control.
 """
 
-from jepsen.simulator.network._connection import Endpoint, Flow, Link, Listener, sockets_of
+from jepsen.simulator.network._connection import Flow, Link, sockets_of
 from jepsen.simulator.network._network import Network
-from jepsen.simulator.network._transport import SimSender, SimServer, SimTransport
+from jepsen.simulator.network._transport import SimSender, SimTransport
 
 __all__ = [
-    "Endpoint",
     "Flow",
     "Link",
-    "Listener",
     "Network",
     "SimSender",
-    "SimServer",
     "SimTransport",
     "sockets_of",
 ]
