@@ -37,6 +37,8 @@ FAILURES = ("auto", "observe", "ignore")
 MIB = 1 << 20
 PATIENCE_S = 1.0
 """How much longer than its time limit a check may take before it is cut short."""
+RING_AGAIN_S = 0.2
+"""Between two alarms of a check that goes on."""
 
 Histories = Annotated[
     list[str],
@@ -169,7 +171,7 @@ class _TimeIsUp(BaseException):
 
 
 def within(seconds: float, check: Callable[[], Verdict]) -> Verdict:
-    """What the check says; unknown if it takes longer, unless it has found something.
+    """Return the check's verdict; unknown if it takes longer, unless it has found something.
 
     In the main thread it is cut short. Elsewhere, and between two looks at the clock, it goes on.
     """
@@ -183,8 +185,10 @@ def within(seconds: float, check: Callable[[], Verdict]) -> Verdict:
     before = signal.signal(signal.SIGALRM, ring) if may_ring else None
     try:
         if may_ring:
-            # What looks at the clock itself says more of why it does not know.
-            signal.setitimer(signal.ITIMER_REAL, seconds + PATIENCE_S)
+            # A check that looks at the clock itself says more of why it does not know. The alarm
+            # repeats: Python drops an exception that is raised in a finalizer or a callback of the
+            # garbage collector, and a single alarm may fall into one.
+            signal.setitimer(signal.ITIMER_REAL, seconds + PATIENCE_S, RING_AGAIN_S)
         verdict = check()
     except _TimeIsUp:
         return late

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -166,17 +167,45 @@ def test_a_check_that_takes_too_long_is_unknown(
     assert "longer than --time-limit 0" in capsys.readouterr().err
 
 
+def _work_for_a_minute() -> None:
+    """Fail the test when nothing cuts it short."""
+    given_up = time.monotonic() + 60.0
+    while time.monotonic() < given_up:
+        pass
+    raise AssertionError("nothing cut the check short")
+
+
 def test_a_check_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jepsen.cli.check.PATIENCE_S", 0.0)
-    ended = []
+    begun = []
 
     def endless() -> Verdict:
-        while True:
-            ended.append(time.monotonic())
+        begun.append(True)
+        _work_for_a_minute()
+        return judge(())
 
     verdict = within(0.01, endless)
     assert verdict.valid == "unknown"
-    assert ended
+    assert begun
+
+
+def test_a_check_is_cut_short_when_a_finalizer_took_the_alarm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jepsen.cli.check.PATIENCE_S", 0.0)
+    taken = []
+
+    def endless() -> Verdict:
+        with suppress(BaseException):  # As Python drops what is raised in a finalizer.
+            _work_for_a_minute()
+        taken.append(time.monotonic())
+        _work_for_a_minute()
+        return judge(())
+
+    begun = time.monotonic()
+    assert within(0.01, endless).valid == "unknown"
+    assert taken
+    assert time.monotonic() - begun < 30.0
 
 
 def test_what_was_found_in_time_or_not_stands() -> None:
