@@ -150,7 +150,10 @@ def exported(modules: dict[str, Path]) -> dict[str, dict[str, str]]:
 
 
 def users(root: Path, tops: Iterable[str]) -> dict[str, set[str]]:
-    """By module, the modules that import it or, through a front door, a name of it."""
+    """By module, the modules that import it or, through a front door, a name of it.
+
+    A front door is not counted: neither as an importer, nor what is taken of its own.
+    """
     modules = {}
     for path in sorted(file for top in tops for file in (root / top).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -165,7 +168,8 @@ def users(root: Path, tops: Iterable[str]) -> dict[str, set[str]]:
                 module = f"{node.module}.{alias.name}"
                 if module not in modules:
                     module = doors.get(node.module, {}).get(alias.name, node.module)
-                if path.name != "__init__.py" and importer != module:
+                is_no_door = "__init__.py" not in (path.name, modules[module].name)
+                if is_no_door and importer != module:
                     found[module].add(importer)
     return found
 

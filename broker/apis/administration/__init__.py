@@ -1,9 +1,9 @@
-"""Handlers for administration: requests of operators about topics, configs, quotas and the
-cluster.
+"""Handlers for administration: requests of operators about topics, configs, quotas, the cluster.
 
-Changes are forwarded to the active controller, item by item (`forwarding`). The response waits
-until this broker's own metadata image shows the change: a client that asks the same broker next
-sees it. Descriptions are answered from that image.
+`APIS` is the table of this family, from an api's key to its handler and its refusal. Changes are
+forwarded to the active controller, item by item. The response waits until this broker's own
+metadata image shows the change: a client that asks the same broker next sees it. Descriptions are
+answered from that image.
 
     topics              CreateTopics, DeleteTopics, DescribeTopicPartitions
     forwarding          CreatePartitions, and the forwarding that the others share
@@ -17,5 +17,62 @@ sees it. Descriptions are answered from that image.
     scram               DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554)
     acls                DescribeAcls, CreateAcls, DeleteAcls (KIP-290)
 
-The handlers must not decide on a change: only the controller knows the newest metadata.
+The handlers must not decide on a change: only the controller knows the newest metadata. A broker
+that refused on its older image would refuse a topic that exists by now.
+
+Invariants:
+
+- Each item of a request has its own error code, unless the controller refuses all.
+- A response without an error names what is committed in the metadata log. It may come before this
+  broker's image shows it only when the client's timeout is over.
 """
+
+from broker.apis.administration import (
+    _acls,
+    _alter_configs,
+    _config_resources,
+    _configs,
+    _elections,
+    _forwarding,
+    _quorum,
+    _quotas,
+    _reassignments,
+    _scram,
+    _topics,
+)
+from broker.apis.handler import Api
+from broker.protocol.versions import ApiKey
+
+APIS: dict[int, Api] = {
+    ApiKey.CREATE_TOPICS: Api(_topics.handle_create, _topics.refuse_create),
+    ApiKey.DELETE_TOPICS: Api(_topics.handle_delete, _topics.refuse_delete),
+    ApiKey.DESCRIBE_CONFIGS: Api(_configs.handle, _configs.refuse),
+    ApiKey.CREATE_PARTITIONS: Api(
+        _forwarding.handle_create_partitions, _forwarding.refuse_create_partitions
+    ),
+    ApiKey.ALTER_CONFIGS: Api(_alter_configs.handle, _alter_configs.refuse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(_alter_configs.handle_incremental, _alter_configs.refuse),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(_reassignments.handle, _reassignments.refuse),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(
+        _reassignments.handle_list, _reassignments.refuse_list
+    ),
+    ApiKey.DESCRIBE_ACLS: Api(_acls.handle_describe, _acls.refuse_describe),
+    ApiKey.CREATE_ACLS: Api(_acls.handle_create, _acls.refuse_create),
+    ApiKey.DELETE_ACLS: Api(_acls.handle_delete, _acls.refuse_delete),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(_quotas.handle_describe, _quotas.refuse_describe),
+    ApiKey.ALTER_CLIENT_QUOTAS: Api(_quotas.handle_alter, _quotas.refuse_alter),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(_scram.handle_describe, _scram.refuse_describe),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(_scram.handle_alter, _scram.refuse_alter),
+    ApiKey.DESCRIBE_QUORUM: Api(_quorum.handle_describe, _quorum.refuse_describe),
+    ApiKey.UPDATE_FEATURES: Api(_quorum.handle_features, _quorum.refuse_features),
+    ApiKey.UNREGISTER_BROKER: Api(_quorum.handle_unregister, _quorum.refuse_unregister),
+    ApiKey.ELECT_LEADERS: Api(_elections.handle, _elections.refuse),
+    ApiKey.LIST_CONFIG_RESOURCES: Api(_config_resources.handle, _config_resources.refuse),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(
+        _topics.handle_describe_partitions, _topics.refuse_describe_partitions
+    ),
+}
+
+__all__ = [
+    "APIS",
+]

@@ -1,5 +1,7 @@
 """Handlers for discovery: requests that a client sends before it reads or writes.
 
+`APIS` is the table of this family, from an api's key to its handler and its refusal.
+
     cluster       ApiVersions, DescribeCluster
     metadata      Metadata: brokers, topics, leaders of partitions
     coordinators  FindCoordinator: the broker that holds a group or a transactional id
@@ -9,19 +11,41 @@ All are answered from this broker's newest metadata image, so answers of two bro
 for as long as their images do. Only Metadata may change anything: it creates topics on request
 if `auto.create.topics.enable` allows it.
 
+The other names are the forms in which every family shows a topic, a partition or its leader, so
+that two apis never describe the same thing differently.
+
 Source: KIP-511 (ApiVersions), KIP-699 (FindCoordinator in batches), KIP-700 (DescribeCluster).
 """
 
+from broker.apis.discovery import _cluster, _coordinators, _metadata, _sasl
 from broker.apis.discovery._brokers import (
     ALL_TOPIC_OPERATIONS,
     OPERATIONS_NOT_ASKED,
     current_leader,
     node_endpoints,
 )
+from broker.apis.discovery._metadata import is_internal, partition_message, unknown_name
+from broker.apis.handler import Api
+from broker.protocol.versions import ApiKey
+
+APIS: dict[int, Api] = {
+    ApiKey.METADATA: Api(_metadata.handle, _metadata.refuse),
+    ApiKey.FIND_COORDINATOR: Api(_coordinators.handle, _coordinators.refuse),
+    ApiKey.API_VERSIONS: Api(_cluster.handle_api_versions, _cluster.refuse_api_versions),
+    ApiKey.SASL_HANDSHAKE: Api(_sasl.handle, _sasl.refuse_handshake),
+    ApiKey.SASL_AUTHENTICATE: Api(_sasl.handle, _sasl.refuse_authenticate),
+    ApiKey.DESCRIBE_CLUSTER: Api(
+        _cluster.handle_describe_cluster, _cluster.refuse_describe_cluster
+    ),
+}
 
 __all__ = [
     "ALL_TOPIC_OPERATIONS",
+    "APIS",
     "OPERATIONS_NOT_ASKED",
     "current_leader",
+    "is_internal",
     "node_endpoints",
+    "partition_message",
+    "unknown_name",
 ]

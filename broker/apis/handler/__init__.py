@@ -6,7 +6,8 @@ state of their own.
 
 An answer is a message, an `Encoded` body, or None when the client expects none. `Reply` is one
 that a future must complete first. `HangUpError` closes the connection, because the protocol has no
-other way to refuse the request.
+other way to refuse the request. `Api` is a row of a family's table: the function that handles a
+request, and the one that refuses it as a whole.
 
 State that outlives a request lives here:
 
@@ -18,7 +19,7 @@ State that outlives a request lives here:
 The package must not know any particular request: handlers import it, it imports no handler.
 """
 
-from broker.apis.handler._context import Answer, ApiContext, Encoded, HangUpError
+from broker.apis.handler._context import Answer, Api, ApiContext, Encoded, HangUpError
 from broker.apis.handler._internal_topics import InternalTopics
 from broker.apis.handler._metadata_cache import MetadataCache
 from broker.apis.handler._producer_ids import ProducerIds
@@ -26,6 +27,7 @@ from broker.apis.handler._reply import Reply
 
 __all__ = [
     "Answer",
+    "Api",
     "ApiContext",
     "Encoded",
     "HangUpError",

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from broker.apis.handler._internal_topics import InternalTopics
 from broker.apis.handler._metadata_cache import MetadataCache
 from broker.apis.handler._producer_ids import ProducerIds
+from broker.apis.handler._reply import Reply
 from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator import Coordinator
-from broker.protocol.codec import Message
+from broker.protocol.codec import Message, Request
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         ProducerFacts,
         TopicPartition,
     )
-    from raftctl.errors import ErrorCode
+    from raftctl.errors import ErrorCode, KafkaError
     from raftctl.runtime.api import Buffer
 
 
@@ -144,3 +145,14 @@ class HangUpError(Exception):
 
 Answer = Message | Encoded | None
 """None: the client expects no answer."""
+
+Handler = Callable[[ApiContext, Request[Any]], Answer | Reply[Answer] | Coroutine[Any, Any, Answer]]
+"""Answers a request, at once or later; raises KafkaError to refuse all of it."""
+
+
+class Api(NamedTuple):
+    """How one kind of request is answered: a row of the table of its family."""
+
+    handle: Handler
+    refuse: Callable[[ApiContext, Request[Any], KafkaError], Answer]
+    """The response that says the error wherever it has room for one, such as in each partition."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.apis.consumer import group_admin
+from broker.apis.consumer import _group_admin as group_admin
 from broker.groups.requests import ListGroups
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode, KafkaError

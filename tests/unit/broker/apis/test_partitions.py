@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.apis.administration import elections
+from broker.apis.administration import _elections as elections
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
 from tests.unit.broker.apis.asking import ask

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.apis.transactional import transaction_admin
+from broker.apis.transactional import _transaction_admin as transaction_admin
 from broker.protocol.versions import SERVED, ApiKey
 from broker.transactions._core import MarkersWritten
 from raftctl.errors import ErrorCode

@@ -11,9 +11,14 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.configs import topic_config_entries
-from broker.apis.discovery import ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED
-from broker.apis.discovery.metadata import is_internal, partition_message, unknown_name
+from broker.apis.administration._configs import topic_config_entries
+from broker.apis.discovery import (
+    ALL_TOPIC_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
+    is_internal,
+    partition_message,
+    unknown_name,
+)
 from broker.coordinator.internal_topics import filled
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.cluster import (

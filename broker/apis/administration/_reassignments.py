@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import change, result_of
+from broker.apis.administration._forwarding import change, result_of
 from raftctl.errors import ErrorCode
 from raftctl.metadata.requests.admin import AlterReassignmentsRequest, Outcome, Reassignment
 

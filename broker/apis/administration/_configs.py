@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.discovery.metadata import unknown_name
+from broker.apis.discovery import unknown_name
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.integers import INT_MAX
 from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import ask, change, result_of
+from broker.apis.administration._forwarding import ask, change, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.apis.consumer.groups import ask_any
+from broker.apis.consumer._groups import ask_any
 from broker.coordinator import STEP_ITEMS
 from broker.groups.classic import State
 from broker.groups.requests import DeleteGroup, DescribeGroup, FindGroups, ListGroups

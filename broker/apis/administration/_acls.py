@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.administration.forwarding import ask, change, refusal_of, result_of
+from broker.apis.administration._forwarding import ask, change, refusal_of, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import PatternType, matches
 from raftctl.metadata.requests.admin import Outcome

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import ask
+from broker.apis.administration._forwarding import ask
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import NO_LEADER
 from raftctl.metadata.requests.admin import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.apis.consumer.group_admin import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED
-from broker.apis.consumer.groups import ask
+from broker.apis.consumer._group_admin import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED
+from broker.apis.consumer._groups import ask
 from broker.apis.handler import Reply
 from broker.groups.requests import ConsumerHeartbeat, DescribeConsumerGroup
 from raftctl.errors import ErrorCode, KafkaError

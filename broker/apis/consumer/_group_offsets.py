@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, TypedDict
 from uuid import UUID
 
-from broker.apis.consumer.groups import ask, ask_any
+from broker.apis.consumer._groups import ask, ask_any
 from broker.apis.handler import Reply
 from broker.groups import NO_EXPIRY, UNSTABLE, CommittedOffset
 from broker.groups.requests import Caller, Commit, DeleteOffsets, FetchOffsets

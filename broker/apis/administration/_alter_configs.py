@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from broker.apis.administration.forwarding import change, refusal_of, result_of
+from broker.apis.administration._forwarding import change, refusal_of, result_of
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import TOPIC_RESOURCE
 from raftctl.metadata.requests.admin import (

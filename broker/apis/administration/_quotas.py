@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import change, refusal_of, result_of
+from broker.apis.administration._forwarding import change, refusal_of, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import quota_order
 from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration

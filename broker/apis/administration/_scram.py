@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.apis.administration.forwarding import change, refusal_of, result_of
+from broker.apis.administration._forwarding import change, refusal_of, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.security import AlterScramRequest, ScramDeletion, ScramUpsertion
 
