@@ -6,7 +6,7 @@ cluster. What a broker does with it is a plug-in behind `raftctl.plugins`.
 
 The packages are layers. Each imports only what stands below it:
 
-    cli, bench, localcluster       commands, measurements, clusters of processes
+    cli, localcluster              commands, clusters of processes
     node, kv                       one process: controller, broker runner, HTTP
     admin, client                  the HTTP interface of a node; a client of keys and values
     quorum, loader                 shells: the Raft driver; the image, snapshots, state hashes

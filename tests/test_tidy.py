@@ -32,7 +32,6 @@ OUTSIDE_THE_SEAM = (
     "raftctl/runtime/_memory.py",
     "raftctl/runtime/lease_clock.py",
     "raftctl/cli/",
-    "raftctl/bench/",
     "raftctl/localcluster/",
     "jepsen/",
     "tests/",

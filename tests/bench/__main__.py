@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from raftctl.bench.figures import report
-from tests.bench import cold_read, failover, produce, quorum, recovery, simulator, startup
+from tests.bench import cold_read, failover, produce, recovery, simulator, startup
+from tests.bench.figures import report
 from tests.bench.groups import main as groups
 from tests.bench.kafka import main as kafka
+from tests.bench.quorum import main as quorum
 
 BENCHMARKS = {
     "startup": startup.run,

@@ -20,10 +20,10 @@ from broker.replication import ReplicaManager
 from broker.replication.reads import Reads
 from broker.replication.reads.cold_reads import ColdReads
 from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
-from raftctl.bench.figures import figure
 from raftctl.metadata.configs.topic import topic_defaults
 from raftctl.plugins import BrokerContext
 from raftctl.runtime.real import RealRuntime
+from tests.bench.figures import figure
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import FakeController, World, config

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from raftctl.bench.figures import figure
 from raftctl.localcluster.layout import LOCAL_TIMEOUTS
 from tests.bench.cluster import create_topic, local_cluster, wait_in_sync
+from tests.bench.figures import figure
 
 if TYPE_CHECKING:
     from raftctl.localcluster.cluster import LocalCluster

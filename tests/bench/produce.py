@@ -11,8 +11,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from raftctl.bench.figures import figure
 from tests.bench.cluster import create_topic, local_cluster
+from tests.bench.figures import figure
 
 RECORD_BYTES = 1024
 TURN_BYTES = 256 << 20

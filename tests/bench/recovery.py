@@ -30,10 +30,10 @@ from broker.log.checkpoints import RECOVERY_POINTS, read_offsets
 from broker.protocol.codec import decode_response, encode_request
 from broker.protocol.versions import ApiKey
 from broker.types import TopicPartition
-from raftctl.bench.figures import figure, report
 from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.runtime.real import RealFileSystem
+from tests.bench.figures import figure, report
 from tests.unit.broker.log.batches import make_batch
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from jepsen.simulator.runner.fork_server import ForkServers
-from raftctl.bench.figures import figure
+from tests.bench.figures import figure
 from tests.simulation.test_raft_cores import chaos
 
 if TYPE_CHECKING:

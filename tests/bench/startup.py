@@ -13,9 +13,9 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from raftctl.bench.figures import figure
 from raftctl.localcluster.cluster import LocalCluster
 from tests.bench.cluster import create_topic
+from tests.bench.figures import figure
 
 IDLE_S = 2.0
 MEBIBYTE = 1 << 20

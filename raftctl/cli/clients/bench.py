@@ -1,18 +1,40 @@
-"""`raftctl bench`: measures any Kafka cluster, and the quorum beside etcd in the same run.
+"""`raftctl bench`: measures any Kafka cluster by producing and consuming records.
 
-Options are named as those of Apache Kafka's performance tools where they mean the same.
+Options are named as those of Apache Kafka's performance tools where they mean the same. `produce`
+follows `kafka-producer-perf-test`: latency runs from the call to the acknowledgement, so it
+includes the wait for the batch. `consume` follows `kafka-consumer-perf-test`, but assigns all
+partitions without a group, so that only fetching is measured. `end-to-end` follows Kafka's
+EndToEndLatency: the next record is sent when the last has arrived. With a throughput, records are
+sent at a steady pace instead, so that a stall shows in every record that waits.
+
+Percentiles are exact, from the latency of every record. A record that is refused ends the run,
+because a rate of errors is no throughput.
 """
 
 from __future__ import annotations
 
-import enum
+import random
+import secrets
+import struct
+import threading
+import time
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
+from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show
+from raftctl.cli.clients._librdkafka import (
+    assign_to_end,
+    kafka_errors,
+    new_client,
+    partitions_of,
+)
 from raftctl.cli.files import client_settings
-from raftctl.errors import ConfigError
+from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 app = typer.Typer(help="Measures throughput and latency.", no_args_is_help=True)
 
@@ -20,6 +42,11 @@ RECORDS_MAX = 1_000_000_000
 RECORD_BYTES_MAX = 100 * 1024 * 1024
 FETCH_BYTES_MAX = 1_000_000_000
 TIMEOUT_MS_MAX = 3_600_000
+HEAD = struct.Struct(">8sQ")
+"""Which run of `end-to-end` a record belongs to, and its number."""
+RECORD_SIZE_MIN = HEAD.size
+MEGABYTE = 1e6
+PROGRESS_S = 5.0
 RATES = "{records} records, {records_per_s} records/s ({megabytes_per_s} MB/s)"
 LATENCIES = (
     "{avg_ms} ms avg latency, {max_ms} ms max latency, {p50_ms} ms 50th, {p95_ms} ms 95th, "
@@ -65,13 +92,9 @@ def produce(
     A megabyte is 10^6 bytes of values. A latency is from the call to the acknowledgement.
     """
     _check_throughput(throughput)
-    # Of no use to the other commands.
-    from raftctl.bench.records import ProducePlan
-    from raftctl.bench.records import produce as run
-
     settings = client_settings(command_property)
     plan = ProducePlan(bootstrap_server, topic, num_records, record_size, throughput, settings)
-    _show(output, run(plan, say_progress), f"{RATES}, {LATENCIES}")
+    _show(output, _produce(plan), f"{RATES}, {LATENCIES}")
 
 
 @app.command()
@@ -101,14 +124,11 @@ def consume(
 
     A megabyte is 10^6 bytes of values.
     """
-    from raftctl.bench.records import ConsumePlan
-    from raftctl.bench.records import consume as run
-
     settings = client_settings(command_property)
     plan = ConsumePlan(
         bootstrap_server, topic, num_records, from_latest, fetch_size, timeout, settings
     )
-    _show(output, run(plan, say_progress), RATES)
+    _show(output, _consume(plan), RATES)
 
 
 @app.command(name="end-to-end")
@@ -118,7 +138,9 @@ def end_to_end(
     num_records: RecordsOption,
     record_size: Annotated[
         int,
-        typer.Option(min=16, max=RECORD_BYTES_MAX, metavar="N", help="Bytes of a value."),
+        typer.Option(
+            min=RECORD_SIZE_MIN, max=RECORD_BYTES_MAX, metavar="N", help="Bytes of a value."
+        ),
     ] = 100,
     producer_acks: Annotated[
         str, typer.Option(metavar="0|1|all", help="Acknowledgements that a write waits for.")
@@ -136,9 +158,6 @@ def end_to_end(
     _check_throughput(throughput)
     if producer_acks not in ("0", "1", "-1", "all"):
         raise ConfigError(f"--producer-acks {producer_acks}: must be 0, 1 or all")
-    from raftctl.bench.records import EndToEndPlan
-    from raftctl.bench.records import end_to_end as run
-
     plan = EndToEndPlan(
         bootstrap_server,
         topic,
@@ -148,7 +167,7 @@ def end_to_end(
         throughput,
         client_settings(command_property),
     )
-    _show(output, run(plan, say_progress), f"{RATES}, {LATENCIES}")
+    _show(output, _end_to_end(plan), f"{RATES}, {LATENCIES}")
 
 
 def _check_throughput(records_per_s: float) -> None:
@@ -158,83 +177,391 @@ def _check_throughput(records_per_s: float) -> None:
         )
 
 
+def _rates(records: int, size: int, seconds: float) -> dict[str, Any]:
+    """Records and megabytes (10^6 bytes of values) of a run."""
+    return {
+        "records": records,
+        "bytes": size,
+        "seconds": round(seconds, 4),
+        "records_per_s": round(records / seconds, 1),
+        "megabytes_per_s": round(size / seconds / MEGABYTE, 3),
+    }
+
+
 def _show(output: Output, report: dict[str, Any], form: str) -> None:
     show(output, report, form.format(**report))
 
 
-OUTSTANDING_MAX = 4096
-VALUE_BYTES_MAX = 64 * 1024
-PAIRS = (
-    ("puts a second", "puts", "puts_ratio"),
-    ("processor time of the voters for each put", "put_cpu", ""),
-    ("fsyncs of the voters for each put", "put_fsyncs", ""),
-    ("one put at a time, median", "put_latency", "put_latency_ratio"),
-    ("kill -9 of the leader to the next commit", "quorum_failover", "quorum_failover_ratio"),
-)
+MILLISECONDS = 1000
+PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "p99_9_ms": 0.999}
 
 
-class Peer(enum.StrEnum):
-    """What the quorum is compared with."""
+class Latencies:
+    """Eight bytes a record; the mean, the greatest and the percentiles of all."""
 
-    ETCD = "etcd"
-    NONE = "none"
+    def __init__(self) -> None:
+        self._seconds = array("d")
+
+    def __len__(self) -> int:
+        return len(self._seconds)
+
+    def add(self, seconds: float) -> None:
+        """One record's."""
+        self._seconds.append(seconds)
+
+    def summary(self) -> dict[str, Any]:
+        """Milliseconds by name: `avg_ms`, `max_ms` and the percentiles; None if there are none.
+
+        A percentile is the smallest latency that at least this share of all does not exceed.
+        """
+        ordered = sorted(self._seconds)
+        if not ordered:
+            return {"avg_ms": None, "max_ms": None, **dict.fromkeys(PERCENTILES)}
+        milliseconds = {
+            "avg_ms": sum(ordered) / len(ordered),
+            "max_ms": ordered[-1],
+            **{name: _at(ordered, share) for name, share in PERCENTILES.items()},
+        }
+        return {name: round(value * MILLISECONDS, 3) for name, value in milliseconds.items()}
 
 
-@app.command()
-def quorum(
-    peer: Annotated[
-        Peer, typer.Option(metavar="etcd|none", help="Quorum to compare with, in turns.")
-    ] = Peer.ETCD,
-    outstanding: Annotated[
-        int,
-        typer.Option(min=1, max=OUTSTANDING_MAX, metavar="N", help="Puts under way at any time."),
-    ] = 256,
-    value_bytes: Annotated[
-        int, typer.Option(min=1, max=VALUE_BYTES_MAX, metavar="N", help="Size of a value.")
-    ] = 256,
-    seconds: Annotated[
-        float, typer.Option(min=0.1, max=3600, metavar="S", help="Seconds measured in each turn.")
-    ] = 4.0,
-    turns: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Turns of each quorum.")
-    ] = 3,
-    failovers: Annotated[
-        int,
-        typer.Option(min=0, max=1000, metavar="N", help="Number of leaders to kill, one by one."),
-    ] = 0,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Measures a quorum of three voters on this machine. Figures: puts a second, the time of one
-    put, failover.
+def _at(ordered: list[float], share: float) -> float:
+    rank = -int(-share * len(ordered) // 1)
+    return ordered[max(0, rank - 1)]
 
-    Every commit is synced to disk by a majority; a process apart puts values and awaits one reply
-    for each. Without etcd or Go it says what is missing and measures raftctl alone. JSON has all
-    turns.
+
+PAYLOADS = 16
+"""Different values, in turn: random letters, as the tool of Apache Kafka makes them."""
+BUFFER_KIB = 65536
+"""What may wait in the client, unless `queue.buffering.max.kbytes` says otherwise."""
+BATCH_OVERHEAD = 4096
+MESSAGE_BYTES_MIN = 1_000_000
+"""librdkafka's default of `message.max.bytes`, which is raised for greater records."""
+FULL_WAIT_S = 0.01
+SERVE_EVERY = 32
+"""Records between two looks at what came of earlier ones."""
+FLUSH_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePlan:
+    """What is written."""
+
+    bootstrap_servers: str
+    topic: str
+    num_records: int
+    record_size: int
+    """Bytes of a value."""
+    throughput: float
+    """Records a second; below 0: as fast as can be."""
+    properties: Mapping[str, str]
+    """Of librdkafka's producer."""
+
+
+def _produce(plan: ProducePlan) -> dict[str, Any]:
+    """Rates and latencies of all records; progress goes to stderr every few seconds.
+
+    Raises KafkaError if a record is not acknowledged, ConfigError for a bad property.
     """
-    # Of no use to the other commands.
-    from raftctl.bench.figures import report
-    from raftctl.bench.quorum import Plan, measure
-    from raftctl.cli.offline.storage import format_storage, random_uuid_text
-
-    measured = measure(
-        Plan(outstanding, value_bytes, seconds, turns, failovers, peer.value),
-        cluster_id=random_uuid_text(),
-        format_storage=format_storage,
-        say=say_progress,
-    )
-    document = {**report(measured.figures), "limits": measured.limits}
-    show(output, document, "\n".join([_comparison(measured.figures).rstrip(), *measured.limits]))
+    defaults = {
+        "queue.buffering.max.kbytes": BUFFER_KIB,
+        "message.max.bytes": max(MESSAGE_BYTES_MIN, plan.record_size + BATCH_OVERHEAD),
+    }
+    producer = new_client(Producer, plan.bootstrap_servers, defaults, plan.properties)
+    partitions_of(producer, plan.topic)
+    run = _ProduceRun(producer, plan)
+    seconds = run.write_all()
+    size = plan.num_records * plan.record_size
+    return _rates(plan.num_records, size, seconds) | run.latencies.summary()
 
 
-def _comparison(figures: dict[str, dict[str, Any]]) -> str:
-    """Medians of ours and the peer's side by side; for failover also the slowest."""
-    rows = []
-    for label, name, ratio in PAIRS:
-        if f"{name}_raftctl" not in figures:
-            continue
-        ours, theirs = figures[f"{name}_raftctl"], figures.get(f"{name}_etcd", {})
-        of = figures.get(ratio, {}).get("median")
-        rows.append((label, ours["unit"], ours["median"], theirs.get("median"), of))
-        if name == "quorum_failover":
-            rows.append(("the same, slowest", ours["unit"], ours["max"], theirs.get("max"), None))
-    return table(("FIGURE", "UNIT", "RAFTCTL", "ETCD", "RATIO"), rows)
+class _ProduceRun:
+    """One run of one producer."""
+
+    def __init__(self, producer: Producer, plan: ProducePlan) -> None:
+        self._producer = producer
+        self._plan = plan
+        self._refused: list[Any] = []
+        self._reported = 0
+        self._report_at_s = PROGRESS_S
+        self.latencies = Latencies()
+
+    def write_all(self) -> float:
+        """Seconds from the first record given to the last one acknowledged."""
+        plan, source = self._plan, random.Random(0)
+        payloads = [_letters(source, plan.record_size) for _ in range(PAYLOADS)]
+        began = time.perf_counter()
+        for number in range(plan.num_records):
+            if plan.throughput > 0:
+                self._wait_until(began + number / plan.throughput)
+            self._give(payloads[number % PAYLOADS])
+            if number % SERVE_EVERY == 0:
+                self._producer.poll(0)
+                self._check(0)
+                self._report(time.perf_counter() - began)
+        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        seconds = time.perf_counter() - began
+        self._check(left)
+        return seconds
+
+    def _give(self, payload: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(self._plan.topic, payload, on_delivery=self._delivered)
+                return
+            except BufferError:
+                self._producer.poll(FULL_WAIT_S)
+            except KafkaException as error:
+                raise client_error(error.args[0].code(), error.args[0].str()) from None
+
+    def _wait_until(self, due: float) -> None:
+        while (left := due - time.perf_counter()) > 0:
+            time.sleep(min(left, PROGRESS_S))
+            self._producer.poll(0)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.latencies.add(message.latency())
+        else:
+            self._refused.append(error)
+
+    def _report(self, elapsed_s: float) -> None:
+        if elapsed_s < self._report_at_s:
+            return
+        acknowledged = len(self.latencies)
+        a_second = (acknowledged - self._reported) / (elapsed_s - self._report_at_s + PROGRESS_S)
+        megabytes = a_second * self._plan.record_size / MEGABYTE
+        say_progress(
+            f"{acknowledged} records sent, {a_second:.1f} records/s ({megabytes:.2f} MB/s)"
+        )
+        self._reported, self._report_at_s = acknowledged, elapsed_s + PROGRESS_S
+
+    def _check(self, left: int) -> None:
+        if self._refused:
+            first = self._refused[0]
+            raise client_error(first.code(), f"a record was refused: {first.str()}")
+        if left:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{left} records were not acknowledged within {FLUSH_TIMEOUT_S:g} s",
+            )
+
+
+def _letters(source: random.Random, size: int) -> bytes:
+    return bytes(source.choices(range(ord("A"), ord("Z") + 1), k=size))
+
+
+AT_ONCE = 1_000
+"""Records that the client hands over at once. With ten times as many they have left the processor's
+caches when they are looked at, and the client takes half as long again.
+"""
+POLL_S = 0.1
+QUEUE_BACKOFF_MS = 5
+"""How long the client stops fetching when 100,000 records wait in it. Its default, a second, would
+be what is measured: the sooner brokers answer, the sooner the client stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumePlan:
+    """What is read."""
+
+    bootstrap_servers: str
+    topic: str
+    num_records: int
+    from_latest: bool
+    """Begin at the end of the log instead of its start."""
+    fetch_size: int
+    """Bytes of one partition in one fetch."""
+    timeout_ms: int
+    """The longest time without a record."""
+    properties: Mapping[str, str]
+    """Of librdkafka's consumer."""
+
+
+def _consume(plan: ConsumePlan) -> dict[str, Any]:
+    """Rates of at least so many records, and seconds until the first one came.
+
+    Raises KafkaError if no more records come, ConfigError for a bad property.
+    """
+    defaults = {
+        "group.id": "raftctl-bench",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "max.partition.fetch.bytes": plan.fetch_size,
+        "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+    }
+    consumer = new_client(Consumer, plan.bootstrap_servers, defaults, plan.properties)
+    try:
+        partitions = partitions_of(consumer, plan.topic)
+        began = time.perf_counter()
+        if plan.from_latest:
+            assign_to_end(consumer, plan.topic, partitions)
+        else:
+            consumer.assign([TopicPartition(plan.topic, p, OFFSET_BEGINNING) for p in partitions])
+        return _read(consumer, plan, began)
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer, plan: ConsumePlan, began: float) -> dict[str, Any]:
+    records, size, first_s = 0, 0, 0.0
+    last = reported = began
+    while records < plan.num_records:
+        with kafka_errors():
+            messages = consumer.consume(min(AT_ONCE, plan.num_records - records), POLL_S)
+        now = time.perf_counter()
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                raise client_error(error.code(), error.str())
+            size += len(message)
+        if messages:
+            first_s = first_s or now - began
+            last = now
+            records += len(messages)
+        elif (now - last) * 1000 > plan.timeout_ms:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"no record for {plan.timeout_ms} ms after {records} of {plan.num_records}: "
+                "lower --num-records or raise --timeout",
+            )
+        if now - reported > PROGRESS_S:
+            say_progress(f"{records} records read, {size / (now - began) / MEGABYTE:.2f} MB/s")
+            reported = now
+    seconds = last - began
+    return _rates(records, size, seconds) | {"seconds_to_first_record": round(first_s, 4)}
+
+
+ARRIVAL_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEndPlan:
+    """What is sent through the cluster."""
+
+    bootstrap_servers: str
+    topic: str
+    num_records: int
+    record_size: int
+    """Bytes of a value, at least `RECORD_SIZE_MIN`."""
+    acks: str
+    throughput: float
+    """Records a second; below 0: the next one when the last has arrived."""
+    properties: Mapping[str, str]
+    """Of librdkafka's producer and consumer; each ignores what belongs to the other."""
+
+
+def _end_to_end(plan: EndToEndPlan) -> dict[str, Any]:
+    """Rates and latencies. Raises KafkaError if a record is refused or does not arrive."""
+    reading = {"group.id": "raftctl-bench", "enable.auto.commit": False}
+    consumer = new_client(Consumer, plan.bootstrap_servers, reading, plan.properties)
+    writing = {"acks": plan.acks, "linger.ms": 0}
+    producer = new_client(Producer, plan.bootstrap_servers, writing, plan.properties)
+    try:
+        partitions = partitions_of(consumer, plan.topic)
+        assign_to_end(consumer, plan.topic, partitions)
+        say_progress(f"sends {plan.num_records} records through {len(partitions)} partitions")
+        run = _EndToEndRun(producer, consumer, plan, partitions)
+        seconds = run.send_all()
+    finally:
+        consumer.close()
+    size = plan.num_records * plan.record_size
+    return _rates(plan.num_records, size, seconds) | run.latencies.summary()
+
+
+class _EndToEndRun:
+    """One thread gives records, another one receives them."""
+
+    def __init__(
+        self, producer: Producer, consumer: Consumer, plan: EndToEndPlan, partitions: list[int]
+    ) -> None:
+        self._producer = producer
+        self._consumer = consumer
+        self._plan = plan
+        self._partitions = partitions
+        self._tag = secrets.token_bytes(8)
+        self._given: list[float | None] = []
+        """When each record was given, by its number; None once it has arrived."""
+        self._arrived = threading.Condition()
+        self._ending = False
+        self._failure: KafkaError | None = None
+        self.latencies = Latencies()
+
+    def send_all(self) -> float:
+        """Seconds from the first record given to the last one received."""
+        receiver = threading.Thread(target=self._receive, daemon=True)
+        receiver.start()
+        began = time.perf_counter()
+        try:
+            for number in range(self._plan.num_records):
+                self._send(number, began)
+            self._wait_for(self._plan.num_records)
+            return time.perf_counter() - began
+        finally:
+            self._ending = True
+            receiver.join()
+            self._producer.flush(ARRIVAL_TIMEOUT_S)
+
+    def _send(self, number: int, began: float) -> None:
+        if self._plan.throughput > 0:
+            due = began + number / self._plan.throughput
+            while (left := due - time.perf_counter()) > 0:
+                time.sleep(left)
+        else:
+            self._wait_for(number)
+        filler = b"x" * (self._plan.record_size - HEAD.size)
+        value = HEAD.pack(self._tag, number) + filler
+        self._given.append(time.perf_counter())
+        partition = self._partitions[number % len(self._partitions)]
+        with kafka_errors():
+            self._producer.produce(
+                self._plan.topic, value, partition=partition, on_delivery=self._delivered
+            )
+        self._producer.poll(0)
+        self._check()
+
+    def _wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
+        while len(self.latencies) < count:
+            with self._arrived:
+                self._arrived.wait_for(lambda: len(self.latencies) >= count, POLL_S)
+            self._producer.poll(0)
+            self._check()
+            if time.monotonic() > deadline:
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{count - len(self.latencies)} of {count} records have not arrived within "
+                    f"{ARRIVAL_TIMEOUT_S:g} s",
+                )
+
+    def _receive(self) -> None:
+        while not self._ending and self._failure is None:
+            message = self._consumer.poll(POLL_S)
+            now = time.perf_counter()
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None:
+                self._failure = client_error(error.code(), error.str())
+                return
+            self._take(message.value() or b"", now)
+
+    def _take(self, value: bytes, now: float) -> None:
+        if len(value) < HEAD.size:
+            return
+        tag, number = HEAD.unpack_from(value)
+        # Others may write to the topic meanwhile, and a retry may write a record twice.
+        given = self._given[number] if tag == self._tag else None
+        if given is not None:
+            self._given[number] = None
+            with self._arrived:
+                self.latencies.add(now - given)
+                self._arrived.notify()
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self._failure = client_error(error.code(), f"a record was refused: {error.str()}")
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from raftctl.cli._arguments import why_without_key
 from raftctl.cli._output import (
@@ -26,6 +27,13 @@ from raftctl.cli._output import (
     show,
 )
 from raftctl.cli._termination import terminate_as_interrupt
+from raftctl.cli.clients._librdkafka import (
+    METADATA_TIMEOUT_S,
+    assign_to_end,
+    kafka_errors,
+    new_client,
+    partitions_of,
+)
 from raftctl.cli.files import client_settings
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 from raftctl.integers import LONG_MAX
@@ -33,8 +41,6 @@ from raftctl.json_values import value_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
     Headers = list[tuple[str, str | bytes | None]]
 
@@ -110,10 +116,6 @@ def produce(
     if key_separator == "":
         raise ConfigError("--key-separator is empty: write the text between key and value")
     headers = _headers(header or ())
-    from confluent_kafka import Producer
-
-    from raftctl.bench.clients import METADATA_TIMEOUT_S, kafka_errors, new_client, partitions_of
-
     defaults = {"enable.idempotence": True, "message.timeout.ms": int(timeout * 1000)}
     settings = client_settings(command_property)
     if settings.get("acks", "all") not in ("all", "-1"):
@@ -185,8 +187,6 @@ class _Writing:
         """The partitions, each with the first and last offset written. KafkaError for the first
         record that was refused.
         """
-        from raftctl.bench.clients import kafka_errors
-
         try:
             with kafka_errors():
                 for key, value in records:
@@ -290,10 +290,6 @@ def consume(
     Exit status 1 if --timeout-ms ends it before --max-messages have come.
     """
     _check_place(partition, offset, from_beginning=from_beginning, group=group)
-    from confluent_kafka import Consumer
-
-    from raftctl.bench.clients import new_client
-
     defaults = {
         "group.id": group or "raftctl-console",
         "enable.auto.commit": group is not None,
@@ -338,10 +334,6 @@ def _place(
     group: str | None,
 ) -> None:
     """Says what is to be read. KafkaError if it is not there."""
-    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
-
-    from raftctl.bench.clients import assign_to_end, partitions_of
-
     known = partitions_of(consumer, topic)
     if group is not None:
         consumer.subscribe([topic])
@@ -360,8 +352,6 @@ def _place(
 
 def _check_offset(consumer: Consumer, partition: TopicPartition, offset: int) -> None:
     """KafkaError if no record can be there: the client would begin at the end, without a word."""
-    from raftctl.bench.clients import kafka_errors
-
     with kafka_errors():
         first, end = consumer.get_watermark_offsets(partition, OFFSETS_TIMEOUT_S)
     if not first <= offset <= end:
@@ -371,8 +361,6 @@ def _check_offset(consumer: Consumer, partition: TopicPartition, offset: int) ->
 
 def _messages(consumer: Consumer, count: int | None, timeout_ms: int | None) -> Iterator[Message]:
     """The records that come, until there are so many or none for so long."""
-    from raftctl.bench.clients import kafka_errors
-
     left, last = count, time.monotonic()
     while left is None or left > 0:
         with kafka_errors():

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError as Errors
 
 from raftctl.cli._arguments import check_known, not_empty
 from raftctl.cli._output import BootstrapOption, PropertyOption, TopicOption, say_event
 from raftctl.cli._termination import Ending, counted_signals
+from raftctl.cli.clients._librdkafka import kafka_errors, new_client, partitions_of
 from raftctl.cli.clients._verifiable_events import FOREVER, POLL_S, MaxMessagesOption, text_of
 from raftctl.cli.files import client_settings
 from raftctl.errors import ErrorCode, KafkaError, client_error
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message, TopicPartition
 
 POLL_RECORDS_MAX = 500
 """As Apache Kafka's max.poll.records."""
@@ -118,9 +118,6 @@ def verifiable_consumer(
 
     SIGINT and SIGTERM end it after a last commit. Exit status 1 if an error ends it.
     """
-    from confluent_kafka import Consumer
-
-    from raftctl.bench.clients import new_client, partitions_of
 
     if group_protocol is GroupProtocol.CLASSIC:
         place = _classic(assignment_strategy, session_timeout)
@@ -175,7 +172,6 @@ class _Member:
         """Reads until it has all, or a signal ends this process. KafkaError if an error ends
         it.
         """
-        from raftctl.bench.clients import kafka_errors
 
         say_event("startup_complete")
         with kafka_errors():
@@ -219,8 +215,6 @@ class _Member:
             self._commit(summaries)
 
     def _commit(self, summaries: list[dict[str, Any]]) -> None:
-        from confluent_kafka import KafkaException, TopicPartition
-
         places = [(one["topic"], one["partition"], one["maxOffset"] + 1) for one in summaries]
         wanted = [TopicPartition(*place) for place in places]
         error = None
@@ -270,14 +264,10 @@ def _places(partitions: list[TopicPartition]) -> list[dict[str, Any]]:
 
 def _is_harmless(error: Any) -> bool:
     """Whether the client goes on by itself: it was paused for long, or is at the end."""
-    from confluent_kafka import KafkaError as Errors
-
     return error.code() in (Errors._MAX_POLL_EXCEEDED, Errors._PARTITION_EOF)
 
 
 def _ended_by(error: Any) -> KafkaError:
-    from confluent_kafka import KafkaError as Errors
-
     if error.code() == Errors._AUTO_OFFSET_RESET:
         return KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{error.str()}; see --reset-policy")
     return client_error(error.code(), error.str())

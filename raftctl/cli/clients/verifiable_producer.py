@@ -12,18 +12,18 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from confluent_kafka import KafkaException, Message, Producer
 
 from raftctl.cli._arguments import why_without_key
 from raftctl.cli._output import BootstrapOption, PropertyOption, TopicOption, say_event
 from raftctl.cli._termination import Ending, counted_signals
+from raftctl.cli.clients._librdkafka import new_client, partitions_of
 from raftctl.cli.clients._verifiable_events import FOREVER, POLL_S, MaxMessagesOption, text_of
 from raftctl.cli.files import client_settings
 from raftctl.errors import ConfigError, KafkaError, client_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from confluent_kafka import Message, Producer
 
 _INT_MAX = 2**31 - 1
 _UNLIMITED = -1
@@ -75,9 +75,6 @@ def verifiable_producer(
     """
     if throughput == 0:
         raise ConfigError("--throughput 0 would send nothing: write a rate, or -1 for no limit")
-    from confluent_kafka import Producer
-
-    from raftctl.bench.clients import new_client, partitions_of
 
     defaults = {
         "acks": acks.value,
@@ -164,8 +161,6 @@ class _Run:
 
     def _took(self, key: str | None, value: str) -> bool:
         """Gives a record to the client; False if its queue is full."""
-        from confluent_kafka import KafkaException
-
         try:
             self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
         except BufferError:

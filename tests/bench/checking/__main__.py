@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jepsen import compiled
 from jepsen.history import Op, OpType
 from jepsen.history.formats import HistoryWriter, read_jepsen_log, to_json
-from raftctl.bench.figures import figure, report
 from tests.bench.checking.histories import (
     last_read_spoiled,
     many_registers,
@@ -30,6 +29,7 @@ from tests.bench.checking.histories import (
     porcupine_lines,
     with_crashed,
 )
+from tests.bench.figures import figure, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

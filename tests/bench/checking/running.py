@@ -23,7 +23,7 @@ from jepsen.environments.external import ExternalEnvironment
 from jepsen.generator.core import NEMESIS
 from jepsen.history import OpType
 from jepsen.history.formats import HistoryWriter
-from raftctl.bench.figures import figure, report
+from tests.bench.figures import figure, report
 
 if TYPE_CHECKING:
     from jepsen.history import Op

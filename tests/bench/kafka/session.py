@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
-from raftctl.bench.figures import report
+from tests.bench.figures import report
 from tests.bench.kafka.clusters import kafka_jars, missing
 
 if TYPE_CHECKING:

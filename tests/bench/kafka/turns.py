@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from raftctl.bench.figures import figure
+from tests.bench.figures import figure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,12 +15,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raftctl.bench.figures import report
 from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.errors import ErrorCode
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.metadata.requests.admin import DescribeQuorumRequest
 from raftctl.metadata.requests.cluster import CreateTopicsRequest, NewTopic
+from tests.bench.figures import report
 from tests.bench.scale.fleet import SESSION_MS, Controllers, Pings, SilentBroker
 from tests.bench.scale.leaving import Leaving
 from tests.bench.scale.observers import Observers

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 from jepsen.checkers.registry import LINEARIZABLE
 from jepsen.spark.generate.recipe import LOG, REGISTER, UNIQUE_REGISTER, Recipe
 from jepsen.spark.session import spark_session
-from raftctl.bench.figures import figure, report
 from tests.bench.checking.__main__ import build_porcupine, measured
 from tests.bench.checking.histories import porcupine_line
+from tests.bench.figures import figure, report
 from tests.bench.spark.stream import lags
 from tests.bench.spark.usage import Usage
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from raftctl.bench.figures import figure
+from tests.bench.figures import figure
 from tests.bench.kafka.main import _growth
 from tests.bench.kafka.session import Report
 

@@ -95,7 +95,7 @@ async def _run(arguments: argparse.Namespace) -> tuple[int, list[float]]:
 
 def main() -> None:
     """The load process."""
-    parser = argparse.ArgumentParser(prog="raftctl.bench.quorum_load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.bench.quorum.load", description=__doc__)
     parser.add_argument("--leader", required=True, metavar="HOST:PORT")
     parser.add_argument("--cluster-id", required=True)
     parser.add_argument("--outstanding", type=int, default=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftctl.bench.records import Latencies
+from raftctl.cli.clients.bench import Latencies
 
 
 def of(*seconds: float) -> Latencies:

@@ -18,10 +18,9 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from uuid import uuid4
 
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.config import make_config, write_properties
-from raftctl.ids import uuid_text
 from raftctl.localcluster.layout import (
     FIRST_CONTROLLER_ID,
     HOST,
@@ -37,11 +36,7 @@ from raftctl.localcluster.status import ask_controller
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from raftctl.config import NodeConfig
     from raftctl.localcluster.processes import ProcessRef
-
-    Format = Callable[[NodeConfig, str, str | None], object]
-    """Formats the directories of a node for a cluster id, with the first voters."""
 
 
 T = TypeVar("T")
@@ -110,7 +105,7 @@ class RaftctlVoters:
 
     name = "raftctl"
 
-    def __init__(self, directory: Path, cluster_id: str, format_storage: Format) -> None:
+    def __init__(self, directory: Path) -> None:
         """Starts them; their disks and logs are in `directory`."""
         ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + VOTERS)
         nodes = [
@@ -119,7 +114,7 @@ class RaftctlVoters:
         ]
         timeout = str(ELECTION_TIMEOUT_MS)
         self._layout = ClusterLayout(
-            cluster_id,
+            random_uuid_text(),
             tuple(nodes),
             (
                 ("controller.quorum.election.timeout.ms", timeout),
@@ -128,7 +123,7 @@ class RaftctlVoters:
         )
         self._directory = directory
         self._processes: dict[int, ProcessRef] = {}
-        first = initial_controllers(self._layout, lambda: uuid_text(uuid4()))
+        first = initial_controllers(self._layout, random_uuid_text)
         for voter, node in enumerate(nodes):
             path = directory / node.name
             path.mkdir(parents=True)
@@ -164,13 +159,13 @@ class RaftctlVoters:
     def load(self, load: Load) -> dict[str, Any]:
         """See `Voters.load`."""
         address = self._layout.nodes[self.leader()].address
-        command = [sys.executable, "-m", "raftctl.bench.quorum_load", "--leader", address]
+        command = [sys.executable, "-m", "tests.bench.quorum.load", "--leader", address]
         return run_load([*command, "--cluster-id", self._layout.cluster_id, *load.options()])
 
     def prober(self, survivors: Sequence[int]) -> list[str]:
         """See `Voters.prober`."""
         addresses = ",".join(self._layout.nodes[voter].address for voter in survivors)
-        command = [sys.executable, "-m", "raftctl.bench.quorum_probe", "--controllers", addresses]
+        command = [sys.executable, "-m", "tests.bench.quorum.probe", "--controllers", addresses]
         return [*command, "--cluster-id", self._layout.cluster_id]
 
     def kill(self, voter: int) -> None:
@@ -230,7 +225,7 @@ def missing() -> str:
 
 
 class EtcdVoters:
-    """See `raftctl.bench._quorums.Voters`."""
+    """See `tests.bench.quorum.voters.Voters`."""
 
     name = "etcd"
 

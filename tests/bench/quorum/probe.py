@@ -58,7 +58,7 @@ def _say(word: str) -> None:
 
 def main() -> None:
     """The probing process."""
-    parser = argparse.ArgumentParser(prog="raftctl.bench.quorum_probe", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.bench.quorum.probe", description=__doc__)
     parser.add_argument("--controllers", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--cluster-id", required=True)
     arguments = parser.parse_args()

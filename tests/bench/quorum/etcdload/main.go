@@ -2,7 +2,7 @@
 //
 // It is the compiled counterpart of the quorum benchmark's own load process: the same keys, sizes
 // and phases, one reply awaited for each put. It prints one JSON object with latencies in
-// milliseconds. Built and run by raftctl/bench/etcd.py.
+// milliseconds. Built and run by tests/bench/quorum/voters.py.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	valueBytes := flag.Int("value-bytes", 256, "size of a value")
 	warmup := flag.Float64("warmup", 1, "seconds before the measurement")
 	seconds := flag.Float64("seconds", 5, "seconds measured")
-	probing := flag.Bool("probe", false, "put until one is committed, see quorum_probe.py")
+	probing := flag.Bool("probe", false, "put until one is committed, see probe.py")
 	flag.Parse()
 	if *probing {
 		probe(strings.Split(*endpoints, ","))

@@ -1,6 +1,6 @@
-"""What the clients of the benchmarks share: settings, errors, the partitions of a topic.
+"""Clients of librdkafka, made and asked alike: settings, errors, the partitions of a topic.
 
-The clients are librdkafka's, so they work against any cluster that speaks Kafka's protocol.
+They work against any cluster that speaks Kafka's protocol.
 """
 
 from __future__ import annotations
@@ -8,18 +8,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from confluent_kafka import Consumer
-
 METADATA_TIMEOUT_S = 15.0
-MEGABYTE = 1e6
-PROGRESS_S = 5.0
 
 
 def new_client(
@@ -76,14 +72,3 @@ def assign_to_end(consumer: Consumer, topic: str, partitions: list[int]) -> None
 def _end(consumer: Consumer, partition: TopicPartition) -> int:
     _, end = consumer.get_watermark_offsets(partition, timeout=METADATA_TIMEOUT_S)
     return int(end)
-
-
-def rates(records: int, size: int, seconds: float) -> dict[str, Any]:
-    """Records and megabytes (10^6 bytes of values) of a run."""
-    return {
-        "records": records,
-        "bytes": size,
-        "seconds": round(seconds, 4),
-        "records_per_s": round(records / seconds, 1),
-        "megabytes_per_s": round(size / seconds / MEGABYTE, 3),
-    }

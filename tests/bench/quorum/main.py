@@ -1,15 +1,19 @@
-"""The quorum against etcd: puts a second, the latency of one put, and failover.
+"""The quorum against etcd: `python -m tests.bench.quorum.main`. Puts a second, latency, failover.
 
 Three voters on one machine for each, everything committed durable, the same number of puts under
 way, a load process apart, one reply for each put after commit and apply. The peers take turns
-(A B A B), so that what else the machine does hits both; ratios are of medians.
+(A B A B), so that what else the machine does hits both; ratios are of medians. Load runs in
+processes of its own (`load`, `etcdload`), so that measuring does not slow what is measured.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -18,7 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
-from raftctl.bench._quorums import (
+from raftctl.cli._output import table
+from tests.bench.figures import figure, report
+from tests.bench.quorum.voters import (
     ELECTION_TIMEOUT_MS,
     VOTERS,
     EtcdVoters,
@@ -26,18 +32,24 @@ from raftctl.bench._quorums import (
     RaftctlVoters,
     missing,
 )
-from raftctl.bench.figures import figure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from raftctl.bench._quorums import Format, Voters
+    from tests.bench.quorum.voters import Voters
 
 WARMUP_S = 1.0
 REJOIN_S = 1.5
 MICROSECONDS = 1e6
 BUSY = 0.85
 """A processor, or all, used to this share or more is what limits."""
+PAIRS = (
+    ("puts a second", "puts", "puts_ratio"),
+    ("processor time of the voters for each put", "put_cpu", ""),
+    ("fsyncs of the voters for each put", "put_fsyncs", ""),
+    ("one put at a time, median", "put_latency", "put_latency_ratio"),
+    ("kill -9 of the leader to the next commit", "quorum_failover", "quorum_failover_ratio"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,7 @@ class Plan:
     seconds: float = 4.0
     """Of each turn of puts, after a second that is not measured."""
     turns: int = 5
-    failovers: int = 0
+    failovers: int = 50
     peer: str = "etcd"
     """`etcd` or `none`."""
 
@@ -76,20 +88,43 @@ class _Turn(NamedTuple):
     """Busy seconds of all processors, by any process."""
 
 
-def measure(
-    plan: Plan, *, cluster_id: str, format_storage: Format, say: Callable[[str], object]
-) -> Measured:
+def run(turns: int) -> Mapping[str, Any]:
+    """All figures; etcd's and the ratios only where etcd can be had."""
+    return measure(Plan(turns=turns)).figures
+
+
+def main(words: Sequence[str]) -> None:
+    """Prints the figures of both quorums side by side, and what limited each."""
+    plan = Plan()
+    parser = argparse.ArgumentParser(prog="tests.bench.quorum.main", description=__doc__)
+    parser.add_argument("--peer", choices=["etcd", "none"], default=plan.peer)
+    parser.add_argument("--outstanding", type=int, default=plan.outstanding, help="puts under way")
+    parser.add_argument("--value-bytes", type=int, default=plan.value_bytes)
+    parser.add_argument("--seconds", type=float, default=plan.seconds, help="of each turn")
+    parser.add_argument("--turns", type=int, default=plan.turns)
+    parser.add_argument("--failovers", type=int, default=plan.failovers, help="leaders to kill")
+    parser.add_argument("--output", type=Path, help="all turns, as JSON")
+    arguments = vars(parser.parse_args(words))
+    output = arguments.pop("output")
+    measured = measure(Plan(**arguments))
+    sys.stdout.write("\n".join([_comparison(measured.figures).rstrip(), *measured.limits, ""]))
+    if output is not None:
+        document = {**report(measured.figures), "limits": measured.limits}
+        output.write_text(json.dumps(document, indent=2))
+
+
+def measure(plan: Plan) -> Measured:
     """Starts the quorums, measures them in turns, and leaves nothing behind.
 
-    Without etcd or Go, `say` gets what is missing, and raftctl is measured alone.
+    Without etcd or Go, stderr gets what is missing, and raftctl is measured alone.
     """
     lacks = missing() if plan.peer == "etcd" else ""
     if lacks:
-        say(f"quorum: no peer to compare with; missing: {lacks}")
+        sys.stderr.write(f"quorum: no peer to compare with; missing: {lacks}\n")
     with tempfile.TemporaryDirectory(prefix="raftctl-bench-") as directory:
         quorums: list[Voters] = []
         try:
-            quorums.append(RaftctlVoters(Path(directory) / "raftctl", cluster_id, format_storage))
+            quorums.append(RaftctlVoters(Path(directory) / "raftctl"))
             if plan.peer == "etcd" and not lacks:
                 quorums.append(EtcdVoters(Path(directory) / "etcd"))
             measured = _throughput(quorums, plan)
@@ -212,3 +247,21 @@ def _ratio(name: str, values: dict[str, list[float]], goal: str) -> dict[str, An
     """Ours divided by the peer's, of medians; nothing without a peer."""
     ours, *others = [statistics.median(of) for of in values.values()]
     return {name: figure([ours / others[0]], "x", goal, 2)} if others else {}
+
+
+def _comparison(figures: dict[str, dict[str, Any]]) -> str:
+    """Medians of ours and the peer's side by side; for failover also the slowest."""
+    rows = []
+    for label, name, ratio in PAIRS:
+        if f"{name}_raftctl" not in figures:
+            continue
+        ours, theirs = figures[f"{name}_raftctl"], figures.get(f"{name}_etcd", {})
+        of = figures.get(ratio, {}).get("median")
+        rows.append((label, ours["unit"], ours["median"], theirs.get("median"), of))
+        if name == "quorum_failover":
+            rows.append(("the same, slowest", ours["unit"], ours["max"], theirs.get("max"), None))
+    return table(("FIGURE", "UNIT", "RAFTCTL", "ETCD", "RATIO"), rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The quorum beside etcd: `python -m tests.bench.quorum.main`."""
