@@ -14,7 +14,7 @@ import msgpack
 
 from raftctl.codec import Codec, CodecError, by_type_id, pack_rows
 from raftctl.errors import ErrorCode
-from raftctl.metadata import requests as requests
+from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 from raftctl.raft import messages
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Failure:
 TAGGED = (
     Hello,
     Failure,
-    *get_args(requests.ControllerRequest),
-    *get_args(requests.ControllerResponse),
+    *get_args(ControllerRequest),
+    *get_args(ControllerResponse),
 )
 QUORUM: dict[int, type[Any]] = {
     1: messages.VoteRequest,

@@ -22,6 +22,9 @@ Sources: KIP-631 (registration, heartbeats), KIP-497 (AlterPartition), KIP-858 (
 KIP-730 (producer ids), KIP-455, KIP-460, KIP-584.
 """
 
-from raftctl.metadata.requests._union import ControllerRequest, ControllerResponse
+from raftctl.metadata.requests import admin, cluster, kv, security
 
 __all__ = ["ControllerRequest", "ControllerResponse"]
+
+ControllerRequest = admin.Request | cluster.Request | kv.Request | security.Request
+ControllerResponse = admin.Response | cluster.Response | kv.Response | security.Response

@@ -1,8 +1,11 @@
-"""What administrators ask of the active controller beyond topics' creation and deletion.
+"""Requests of administrators beyond the creation and deletion of topics.
 
-Most of it is a list of items, each done or refused on its own, and most answers are an
-`AdminResponse`: one outcome for each item, in order. See `raftctl.metadata.requests` for how they
-travel.
+Most are a list of items, each made or refused on its own. Most responses are an `AdminResponse`:
+one outcome for each item, in order. The offset of a response is that from which on images show
+the change; a broker waits for its own image to reach it before it responds to the client.
+
+Sources: KIP-195 (partitions), KIP-460 (elections), KIP-339 (configs), KIP-455 (reassignments),
+KIP-584 (features), KIP-836 (the quorum's description).
 """
 
 from __future__ import annotations
@@ -220,3 +223,15 @@ class DescribeQuorumResponse:
     offset: int = -1
     nodes: tuple[QuorumNode, ...] = ()
     """Voters whose addresses are known."""
+
+
+Request = (
+    CreatePartitionsRequest
+    | ElectLeadersRequest
+    | AlterConfigsRequest
+    | AlterReassignmentsRequest
+    | UpdateFeaturesRequest
+    | UnregisterBrokerRequest
+    | DescribeQuorumRequest
+)
+Response = AdminResponse | ElectLeadersResponse | DescribeQuorumResponse

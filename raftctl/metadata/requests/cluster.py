@@ -1,4 +1,11 @@
-"""Requests of brokers, controllers and administrators about brokers, replicas and topics."""
+"""Requests of brokers, controllers and administrators about brokers, replicas and topics.
+
+A broker names its epoch in each request after its registration. The controller refuses a request
+in an older epoch, so a replaced incarnation changes nothing. Items of a request succeed or fail
+on their own; an error of the whole request leaves its items out.
+
+Sources: KIP-631, KIP-497, KIP-730, KIP-858, KIP-919.
+"""
 
 from __future__ import annotations
 
@@ -192,7 +199,7 @@ class DeleteTopicsResponse:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryAssignment:
-    """In which of its log directories a broker has a replica."""
+    """Log directory of one of a broker's replicas."""
 
     topic_id: UUID
     partition_id: int
@@ -233,11 +240,34 @@ class RegisterControllerRequest:
 
 @dataclass(frozen=True, slots=True)
 class RegisterControllerResponse:
-    """Errors: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and UNSUPPORTED_VERSION if the
+    """Outcome of a controller's registration; with NONE the message may be a warning.
 
-    controller cannot work with a feature's level. With NONE the message may be a warning.
+    Errors: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and UNSUPPORTED_VERSION if the controller
+    does not support a level in force.
     """
 
     TYPE_ID: ClassVar[int] = 125
     error: ErrorCode
     message: str
+
+
+Request = (
+    RegisterBrokerRequest
+    | BrokerHeartbeatRequest
+    | AlterPartitionRequest
+    | AllocateProducerIdsRequest
+    | CreateTopicsRequest
+    | DeleteTopicsRequest
+    | AssignReplicasToDirsRequest
+    | RegisterControllerRequest
+)
+Response = (
+    RegisterBrokerResponse
+    | BrokerHeartbeatResponse
+    | AlterPartitionResponse
+    | AllocateProducerIdsResponse
+    | CreateTopicsResponse
+    | DeleteTopicsResponse
+    | AssignReplicasToDirsResponse
+    | RegisterControllerResponse
+)

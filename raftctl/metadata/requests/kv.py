@@ -1,4 +1,11 @@
-"""Requests for keys and values, sessions, ephemeral keys, locks and guarded writes (row Q10)."""
+"""Requests for keys and values, sessions, ephemeral keys, locks and guarded writes (row Q10).
+
+The version of a key and the token of a lock are offsets of the metadata log, so both grow over all
+keys and locks: the greater of two was given later. A write whose response is lost is not repeated:
+its outcome is unknown, and a second put could undo the write of another client.
+
+Sources: ZooKeeper's sessions and versions; etcd's compare-and-set, leases and locks.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +53,11 @@ class KvPutRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvWriteResponse:
-    """What a write came to. A version is the offset of a record, so it grows over all keys.
+    """Outcome of a write, and the new version of the key.
 
     Errors: INVALID_UPDATE_VERSION if the expectation does not hold; RESOURCE_NOT_FOUND for the
-    deletion of what does not exist. Nothing has changed then, and `version` is what was found.
+    deletion of a key that does not exist. Nothing has changed then, and `version` is the present
+    one.
     """
 
     TYPE_ID: ClassVar[int] = 143
@@ -80,10 +88,11 @@ class KvDeleteRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvGuardedWriteRequest:
-    """A put, cas or delete of an ephemeral key, or under a lock; a `KvWriteResponse`.
+    """Put, compare-and-set or delete of an ephemeral key, or under a lock.
 
-    Further errors: FENCED_MEMBER_EPOCH if the lock is not held with that token (`version` is the
-    holder's), UNKNOWN_MEMBER_ID if the session is over. Nothing has changed then.
+    Errors of the `KvWriteResponse` besides: FENCED_MEMBER_EPOCH if the lock is not held with that
+    token (`version` is the holder's), UNKNOWN_MEMBER_ID if the session is over. Nothing has changed
+    then.
     """
 
     TYPE_ID: ClassVar[int] = 147
@@ -102,7 +111,7 @@ class KvGuardedWriteRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvOpenSessionRequest:
-    """Opens a session under an id that the client has made up; again is the same as once."""
+    """Opens a session under an id of the client's choice; a repetition changes nothing."""
 
     TYPE_ID: ClassVar[int] = 148
     session_id: UUID
@@ -146,7 +155,7 @@ class KvLockRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvUnlockRequest:
-    """Gives the place with this token back, whether it holds the lock or waits for it."""
+    """Returns the place with this token, which holds the lock or waits for it."""
 
     TYPE_ID: ClassVar[int] = 153
     lock: str
@@ -155,10 +164,10 @@ class KvUnlockRequest:
 
 @dataclass(frozen=True, slots=True)
 class KvLockResponse:
-    """The own place and who holds the lock now.
+    """Token of the session's place in the queue, and of the lock's holder.
 
-    Errors: UNKNOWN_MEMBER_ID if the session is over, RESOURCE_NOT_FOUND if there is no place with
-    the token that is to be given back.
+    Errors: UNKNOWN_MEMBER_ID if the session is over, RESOURCE_NOT_FOUND if no place has the token
+    that is to be given back.
     """
 
     TYPE_ID: ClassVar[int] = 154
@@ -170,7 +179,7 @@ class KvLockResponse:
 
 @dataclass(frozen=True, slots=True)
 class KvBarrierRequest:
-    """From which offset on does an image show all that was answered before this was asked?"""
+    """Request for the offset from which on an image shows every write answered before it."""
 
     TYPE_ID: ClassVar[int] = 155
 
@@ -193,6 +202,8 @@ CoordinationRequest = (
     | KvUnlockRequest
     | KvBarrierRequest
 )
+Request = KvRequest | CoordinationRequest
+Response = KvGetResponse | KvWriteResponse | KvSessionResponse | KvLockResponse | KvBarrierResponse
 
 
 def unguarded(

@@ -1,6 +1,9 @@
-"""What administrators ask of the active controller about quotas, access control and credentials.
+"""Requests of administrators about quotas, access control lists and credentials.
 
-Numbers are those of the Kafka protocol. See `raftctl.metadata.requests` for how they travel.
+Numbers of resource types, patterns, operations, permissions and mechanisms are those of the Kafka
+protocol; the controller checks them.
+
+Sources: KIP-546 (quotas), KIP-140 (access control lists), KIP-554 (credentials).
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which bindings are meant; None and ANY (1) are any."""
+    """Pattern of bindings; None and ANY (1) match any value."""
 
     resource_type: int
     resource_name: str | None
@@ -58,7 +61,7 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True)
 class CreateAclsRequest:
-    """Adds rules, each on its own (row C12)."""
+    """Adds entries, each on its own (row C12)."""
 
     TYPE_ID: ClassVar[int] = 181
     bindings: tuple[AclBinding, ...]
@@ -66,7 +69,7 @@ class CreateAclsRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAclsRequest:
-    """Removes the rules that match any of the filters."""
+    """Removes the entries that match any of the filters."""
 
     TYPE_ID: ClassVar[int] = 182
     filters: tuple[AclFilter, ...]
@@ -125,3 +128,7 @@ class AlterScramRequest:
             change.user for change in self.upsertions
         ]
         return list(dict.fromkeys(named))
+
+
+Request = AlterClientQuotasRequest | CreateAclsRequest | DeleteAclsRequest | AlterScramRequest
+Response = DeleteAclsResponse
