@@ -20,8 +20,7 @@ from broker.replication.partition._fetch_session_index import FetchSessionIndex
 from broker.replication.partition._partition import Partition
 from broker.replication.partition._partition_state import PartitionState
 from broker.replication.partition._throttle import SampledRate
-from broker.replication.purgatory._purgatory import Purgatory
-from broker.replication.purgatory._timing_wheel import TimingWheel
+from broker.replication.purgatory._purgatory import Purgatory, TimingWheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -17,22 +17,23 @@ from broker.background import Background
 from broker.log import LogListener
 from broker.log.batches.record_batch import NotOneBatchError
 from broker.log.batches.validation import RecordsRefusedError
-from broker.replication._ack_flusher import AckFlusher
-from broker.replication._directory_assignments import DirectoryAssignments
-from broker.replication._isr_manager import IsrManager
-from broker.replication._partition_change_queue import CHANGES_AT_ONCE, PartitionChangeQueue
-from broker.replication._preparing import Preparing
-from broker.replication._record_deletion import RecordDeletion
-from broker.replication._role_changes import RoleChanges
+from broker.replication._controller_reports import DirectoryAssignments, IsrManager
+from broker.replication._partition_changes import (
+    CHANGES_AT_ONCE,
+    PartitionChangeQueue,
+    RoleChanges,
+)
+from broker.replication._produced_batches import AckFlusher, Preparing
 from broker.replication.fetcher import Fetchers
 from broker.replication.partition import Partition, PartitionState, Throttles
-from broker.replication.purgatory import Awaited, DelayedProduce, Purgatory
+from broker.replication.purgatory import Awaited, DelayedDelete, DelayedProduce, Purgatory
 from broker.replication.reads import BrokerDirectory, OffsetLookups, Reads, cold_reads
 from broker.types import (
     ALL_IN_SYNC,
     CONSUMER,
     INTERNAL_TOPICS,
     AppendResult,
+    DeletedRecords,
     EpochEndOffset,
     FetchParams,
     FetchPartition,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from broker.log import LogManager
     from broker.log.partition_log import PartitionLog
     from broker.replication.partition import FetchSessionIndex
-    from broker.types import Appendable, DeletedRecords, LogDirectoryFacts, ProducerFacts
+    from broker.types import Appendable, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.image import MetadataDelta
     from raftctl.plugins import BrokerContext
     from raftctl.runtime.api import Buffer
@@ -122,6 +123,7 @@ class ReplicaManager(LogListener):
         """Replicas that are to be here and cannot: their logs are out of reach."""
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
+        self._deletes: Purgatory[list[DeletedRecords]] = Purgatory(self._loop)
         self._background = Background(context.fail)
         self._changes = RoleChanges(context.runtime.log)
         self._new_replicas = PartitionChangeQueue(self._take, self._changes.log_changes)
@@ -137,9 +139,6 @@ class ReplicaManager(LogListener):
         self._ack_flusher = AckFlusher(self._flushed)
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
-        self._deletion = RecordDeletion(
-            self._loop, self._replicas, self._absence, self._brokers.lives
-        )
         self._throttles = Throttles(self._broker_id)
         self._reads = Reads(
             context.config,
@@ -193,7 +192,7 @@ class ReplicaManager(LogListener):
         self._isr.invariants()
         self._produces.invariants()
         self._fetches.invariants()
-        self._deletion.invariants()
+        self._deletes.invariants()
         self._logs.invariants()
 
     async def start(self) -> None:
@@ -211,7 +210,7 @@ class ReplicaManager(LogListener):
         await self._background.stop()
         self._produces.close()
         self._fetches.close()
-        self._deletion.close()
+        self._deletes.close()
         self._cold_reads.close()
         self._offsets.close()
         self._preparing.close()
@@ -242,8 +241,10 @@ class ReplicaManager(LogListener):
                 self._apply(partition, change.topic_id, change.partitions[partition_id])
         self._changed.take_some()
         self._new_replicas.take_some()
-        if delta.changed_brokers:
-            self._deletion.wake_all()
+        if delta.changed_brokers and self._deletes:
+            # A broker that is gone does not count for the low watermark any more.
+            for partition in self._replicas:
+                self._deletes.wake(partition)
         if METADATA_VERSION_FEATURE in delta.changed_features:
             for replica in self._replicas.values():
                 self._places.check(replica, image)
@@ -485,8 +486,8 @@ class ReplicaManager(LogListener):
             error, moved = replica.follower_fetched(wanted, params, now_ms)
             if moved:
                 self._wake(wanted.partition)
-            if self._deletion:
-                self._deletion.wake(wanted.partition)
+            if self._deletes:
+                self._deletes.wake(wanted.partition)
             if error is ErrorCode.NONE:
                 proposal = replica.state.propose_expansion(params.replica_id)
                 if proposal is not None:
@@ -511,11 +512,31 @@ class ReplicaManager(LogListener):
     def delete_records(
         self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
     ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
-        """Hide the records below each offset; return results when all live replicas follow."""
-        deleted = self._deletion.delete(timeout_ms, entries)
-        for partition, _ in entries:
+        """Hide the records below each offset; return results when all live replicas follow.
+
+        The results are in the order of the entries, each with the partition's low watermark. After
+        `timeout_ms` they are REQUEST_TIMED_OUT: the records are gone at the leader, and will be at
+        its followers (row L7, KIP-107).
+        """
+        results: list[DeletedRecords] = []
+        awaited: dict[int, Awaited] = {}
+        for index, (partition, offset) in enumerate(entries):
+            replica = self._replicas.get(partition)
+            if replica is None:
+                results.append(DeletedRecords(self._absence(partition)))
+                continue
+            try:
+                start = replica.delete_records(offset)
+            except KafkaError as error:
+                results.append(DeletedRecords(error.code))
+                continue
+            results.append(DeletedRecords(ErrorCode.NONE, start))
+            awaited[index] = Awaited(replica, start)
             self.log_start_moved(partition)
-        return deleted
+        operation = DelayedDelete(self._loop, results, awaited, self._brokers.lives)
+        if operation.complete_at_once():
+            return operation.answer()
+        return self._deletes.wait(operation, operation.partitions, timeout_ms)
 
     def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
         """Return the producers of a partition that this broker leads."""
@@ -603,7 +624,7 @@ class ReplicaManager(LogListener):
             replica.mark_dirty()
         self._produces.wake(partition)
         self._fetches.wake(partition)
-        self._deletion.wake(partition)
+        self._deletes.wake(partition)
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)

@@ -143,7 +143,7 @@ class Target:
         await self.disconnect()
         await eventually(lambda: not self.node._limits._connections, ANSWER_S)
         replicas, config = self.node.replicas, self.node.config
-        waiting = replicas._produces, replicas._fetches, replicas._deletion
+        waiting = replicas._produces, replicas._fetches, replicas._deletes
         assert [len(one) for one in waiting] == [0, 0, 0]
         assert self.node._limits.permits == config.queued_max_requests
         assert len(self.node.sessions) <= config.max_incremental_fetch_session_cache_slots

@@ -13,7 +13,7 @@ _OF_PRODUCERS = "broker.log.producers._producer_state:ProducerStates"
 _OF_STATE = "broker.replication.partition._partition_state:PartitionState"
 _OF_INDEX = "broker.replication.partition._fetch_session_index:FetchSessionIndex"
 _OF_PURGATORY = "broker.replication.purgatory._purgatory:Purgatory"
-_OF_WHEEL = "broker.replication.purgatory._timing_wheel"
+_OF_WHEEL = "broker.replication.purgatory._purgatory"
 
 EDITS = (
     Edit(

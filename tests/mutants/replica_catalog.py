@@ -9,7 +9,7 @@ from broker.log.partition_log import Flusher
 from broker.log.producers import ProducerStates
 from broker.log.segments import Segment
 from broker.replication import ReplicaManager
-from broker.replication._ack_flusher import AckFlusher
+from broker.replication._produced_batches import AckFlusher
 from broker.replication.fetcher._fetcher import Fetcher
 from broker.replication.partition import Partition, PartitionState
 from raftctl.node._broker_lifecycle import BrokerLifecycle

@@ -3,7 +3,7 @@
 `Purgatory` keeps delayed operations by the partitions that they watch. A change of a
 partition wakes its watchers; those that are complete are answered. Deadlines are on a
 hierarchical timing wheel, so that starting and cancelling one costs the same however many
-wait. `DelayedProduce` waits for replicas, `DelayedFetch` for bytes.
+wait. `DelayedProduce` and `DelayedDelete` wait for replicas, `DelayedFetch` for bytes.
 
 Decides when a waiting request is answered. Must not know sockets or requests on the wire, and
 never reads a clock itself: the event loop provides the time.
@@ -22,11 +22,18 @@ Source: Apache Kafka's DelayedOperationPurgatory; Varghese and Lauck, "Hashed an
 Timing Wheels" (1987), scheme 7.
 """
 
-from broker.replication.purgatory._delayed import Awaited, DelayedFetch, DelayedProduce, is_enough
+from broker.replication.purgatory._delayed import (
+    Awaited,
+    DelayedDelete,
+    DelayedFetch,
+    DelayedProduce,
+    is_enough,
+)
 from broker.replication.purgatory._purgatory import DelayedOperation, Purgatory
 
 __all__ = [
     "Awaited",
+    "DelayedDelete",
     "DelayedFetch",
     "DelayedOperation",
     "DelayedProduce",

@@ -1,37 +1,42 @@
-"""The two requests that wait: a produce for its replicas, a fetch for bytes (R5, R10)."""
+"""The requests that wait: a produce or a deletion for its replicas, a fetch for bytes.
+
+Rows R5, R10 and L7.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.replication.partition import Partition
 from broker.replication.purgatory._purgatory import DelayedOperation
+from broker.types import AppendResult, DeletedRecords
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.types import AppendResult, FetchParams, FetchPartition, FetchResult, TopicPartition
+    from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
+
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A partition that a produce waits for: its high watermark must reach `required_offset`."""
+    """A partition that a request waits for: its replicas must have reached `required_offset`."""
 
     replica: Partition
     required_offset: int
 
 
-class DelayedProduce(DelayedOperation["list[AppendResult]"]):
-    """A produce with acks=all, appended but not yet on all in-sync replicas."""
+class _AwaitsReplicas(DelayedOperation["list[A]"], Generic[A]):
+    """A request that is done at the leader, and waits for the other replicas of some partitions."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        results: list[AppendResult],
-        awaited: dict[int, Awaited],
+        self, loop: asyncio.AbstractEventLoop, results: list[A], awaited: dict[int, Awaited]
     ) -> None:
         """`results` as they are if all goes well; `awaited` by index into them."""
         super().__init__(loop)
@@ -52,25 +57,74 @@ class DelayedProduce(DelayedOperation["list[AppendResult]"]):
     def is_complete_after(self, partition: TopicPartition) -> bool:
         """Take the result of this partition, if it is known now; return whether all are."""
         for index, one in list(self._awaited.items()):
-            if one.replica.partition != partition:
-                continue
-            error = one.replica.state.acknowledged(one.required_offset)
-            if error is not None:
+            if one.replica.partition == partition and self._resolve(index, one):
                 del self._awaited[index]
-                self._put_error(index, one, error)
         return not self._awaited
 
-    def answer(self) -> list[AppendResult]:
+    def answer(self) -> list[A]:
         """Return the results; those still awaited have timed out."""
         for index, one in self._awaited.items():
-            self._put_error(index, one, ErrorCode.REQUEST_TIMED_OUT)
+            self._time_out(index, one)
+        # What is answered waits no more: a wake-up after the deadline must not change a result.
         self._awaited.clear()
         return self._results
 
+    @abstractmethod
+    def _resolve(self, index: int, one: Awaited) -> bool:
+        """Put the result of one partition, if it is known now; return whether it is."""
+
+    @abstractmethod
+    def _time_out(self, index: int, one: Awaited) -> None:
+        """Put the result of a partition that is still awaited at the deadline."""
+
+
+class DelayedProduce(_AwaitsReplicas[AppendResult]):
+    """A produce with acks=all, appended but not yet on all in-sync replicas."""
+
+    def _resolve(self, index: int, one: Awaited) -> bool:
+        error = one.replica.state.acknowledged(one.required_offset)
+        if error is not None and error is not ErrorCode.NONE:
+            self._put_error(index, one, error)
+        return error is not None
+
+    def _time_out(self, index: int, one: Awaited) -> None:
+        self._put_error(index, one, ErrorCode.REQUEST_TIMED_OUT)
+
     def _put_error(self, index: int, one: Awaited, error: ErrorCode) -> None:
-        if error is not ErrorCode.NONE:
-            hint = one.replica.hint_for(error)
-            self._results[index] = replace(self._results[index], error=error, current_leader=hint)
+        hint = one.replica.hint_for(error)
+        self._results[index] = replace(self._results[index], error=error, current_leader=hint)
+
+
+class DelayedDelete(_AwaitsReplicas[DeletedRecords]):
+    """A DeleteRecords that replicas on live brokers have still to follow (row L7, KIP-107).
+
+    Followers learn of the new log start with their fetches, and report their own with the next
+    ones. The result has the low watermark, the least log start of these replicas. A replica whose
+    broker is away does not count: it catches up before anyone reads from it.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        results: list[DeletedRecords],
+        awaited: dict[int, Awaited],
+        lives: Callable[[int], bool],
+    ) -> None:
+        """`lives` returns whether a broker is registered and not fenced."""
+        super().__init__(loop, results, awaited)
+        self._lives = lives
+
+    def _resolve(self, index: int, one: Awaited) -> bool:
+        error, low_watermark = one.replica.low_watermark(self._lives)
+        is_known = error is not ErrorCode.NONE or low_watermark >= one.required_offset
+        if is_known:
+            self._results[index] = DeletedRecords(error, low_watermark)
+        return is_known
+
+    def _time_out(self, index: int, one: Awaited) -> None:
+        # At the leader the records are gone: the result keeps its log start.
+        late = replace(self._results[index], error=ErrorCode.REQUEST_TIMED_OUT)
+        self._results[index] = late
 
 
 class DelayedFetch(DelayedOperation["list[FetchResult]"]):

@@ -2,17 +2,30 @@
 
 An operation watches partitions; a change of one wakes those that watch it. An operation is answered
 exactly once and then watched nowhere. The number of waiting ones is bounded by the connections,
-each of which has a bounded number of requests. Deadlines are on a timing wheel. The event loop has
-one timer for each purgatory, for the next time at which the wheel has work.
+each of which has a bounded number of requests.
+
+Deadlines are on a hierarchical timing wheel: insert and cancel in O(1), where a heap of deadlines
+costs O(log n) and keeps what is cancelled. Nearly all are cancelled, since requests rarely time
+out. A wheel has `wheel_size` buckets of `tick_ms` each. What lies beyond its interval goes to a
+wheel whose tick is that interval, and comes down again when its bucket there is due. Non-empty
+buckets are in a heap by the time at which they are due, so that the clock goes straight to the next
+one. Each bucket is in it once at most: its size is bounded by the buckets, not by the timers.
+Levels are made when first needed: eight hold every timeout of 31 bits at size 20.
+
+The wheel is pure: `advance` gets the time. The event loop has one timer for each purgatory, for the
+next time at which the wheel has work.
+
+Source: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987), scheme 7; Apache Kafka's
+purgatory, which adds the queue of buckets.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from heapq import heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.replication.purgatory._timing_wheel import Timer, TimingWheel
 from raftctl.errors import invariant
 
 if TYPE_CHECKING:
@@ -22,6 +35,166 @@ if TYPE_CHECKING:
     from broker.types import TopicPartition
 
 R = TypeVar("R")
+V = TypeVar("V")
+
+TICK_MS = 1
+WHEEL_SIZE = 20
+
+
+class Timer(Generic[V]):
+    """A value that is due at a time; made by `TimingWheel.add`."""
+
+    __slots__ = ("_bucket", "expires_ms", "value")
+
+    def __init__(self, value: V, expires_ms: int) -> None:
+        self.value = value
+        self.expires_ms = expires_ms
+        self._bucket: _Bucket[V] | None = None
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """(level, slot), levels counted from 1; None once it has fired or is cancelled."""
+        return None if self._bucket is None else (self._bucket.level, self._bucket.slot)
+
+    def move_to(self, bucket: _Bucket[V]) -> None:
+        """Puts it at the end of a bucket; it must be in none."""
+        invariant(self._bucket is None, "a timer is in one bucket")
+        self._bucket = bucket
+        if not bucket.timers or self.expires_ms < bucket.earliest_ms:
+            bucket.earliest_ms = self.expires_ms
+        bucket.timers[self] = None
+
+    def cancel(self) -> bool:
+        """Takes it out, wherever it is; returns whether it was still waiting."""
+        if self._bucket is None:
+            return False
+        del self._bucket.timers[self]
+        self._bucket = None
+        return True
+
+
+class _Bucket(Generic[V]):
+    """The timers of one slot, in the order in which they came."""
+
+    __slots__ = ("due_ms", "earliest_ms", "level", "queued", "slot", "timers")
+
+    def __init__(self, level: int, slot: int) -> None:
+        self.level = level
+        self.slot = slot
+        self.due_ms = -1
+        self.earliest_ms = -1
+        """No timer in it expires before; one that did may have been cancelled."""
+        self.queued = False
+        self.timers: dict[Timer[V], None] = {}
+
+
+class _Level(Generic[V]):
+    """One wheel of the hierarchy."""
+
+    def __init__(self, number: int, tick_ms: int, wheel_size: int) -> None:
+        self.tick_ms = tick_ms
+        self.buckets: list[_Bucket[V]] = [_Bucket(number, slot) for slot in range(wheel_size)]
+
+    def reaches(self, now_ms: int, expires_ms: int) -> bool:
+        """Whether the wheel has a bucket for that time: less than one turn away."""
+        turn_ms = self.tick_ms * len(self.buckets)
+        return expires_ms < now_ms - now_ms % self.tick_ms + turn_ms
+
+    def bucket_for(self, expires_ms: int) -> _Bucket[V]:
+        """The bucket, due when its tick begins."""
+        ticks = expires_ms // self.tick_ms
+        bucket = self.buckets[ticks % len(self.buckets)]
+        due_ms = ticks * self.tick_ms
+        invariant(bucket.due_ms == due_ms or not bucket.timers, "a bucket is of one turn")
+        bucket.due_ms = due_ms
+        return bucket
+
+
+class TimingWheel(Generic[V]):
+    """The timers of one owner. Times are any clock's milliseconds and never go back."""
+
+    def __init__(
+        self, now_ms: int, *, tick_ms: int = TICK_MS, wheel_size: int = WHEEL_SIZE
+    ) -> None:
+        invariant(tick_ms > 0 and wheel_size > 1, "a wheel turns")
+        self._now_ms = now_ms
+        self._tick_ms = tick_ms
+        self._wheel_size = wheel_size
+        self._levels: list[_Level[V]] = [_Level(1, tick_ms, wheel_size)]
+        self._queue: list[tuple[int, int, _Bucket[V]]] = []
+
+    def invariants(self) -> None:
+        """Check that each bucket with timers is in the queue, once, and not overdue.
+
+        A bucket that is not queued never fires, and the requests in it wait for ever.
+        """
+        invariant(
+            self._queue[:1] == sorted(self._queue)[:1], "the queue's first bucket is due first"
+        )
+        queued = [id(bucket) for _, _, bucket in self._queue]
+        invariant(len(queued) == len(set(queued)), "a bucket is in the queue once")
+        for level in self._levels:
+            for bucket in level.buckets:
+                invariant(bucket.queued == (id(bucket) in queued), "a bucket knows of the queue")
+                invariant(bucket.queued or not bucket.timers, "a bucket with timers is queued")
+                for timer in bucket.timers:
+                    in_tick = 0 <= timer.expires_ms - bucket.due_ms < level.tick_ms
+                    invariant(in_tick, "a timer is in the bucket of its tick")
+                    late = timer.expires_ms < bucket.earliest_ms
+                    invariant(not late, "no timer expires before its bucket is looked at")
+
+    def add(self, value: V, expires_ms: int) -> Timer[V]:
+        """Starts a timer; one that is due already fires a tick from now."""
+        timer = Timer(value, max(expires_ms, self._now_ms + self._tick_ms))
+        self._place(timer)
+        return timer
+
+    def deadline_ms(self) -> int | None:
+        """When to advance; None if nothing waits. No timer expires before, though none may then.
+
+        A bucket that is due first need not come down before one of its timers expires, or another
+        bucket is due: so a timer that waits alone is met once, and not on each level.
+        """
+        queue = self._queue
+        while queue and not queue[0][2].timers:
+            heappop(queue)[2].queued = False
+        if not queue:
+            return None
+        # The second entry of a heap is one of these.
+        return min([queue[0][2].earliest_ms, *(due_ms for due_ms, _, _ in queue[1:3])])
+
+    def advance(self, now_ms: int) -> list[V]:
+        """Turns the wheels to `now_ms`; returns what is due by then, in order of time."""
+        due: list[V] = []
+        while self._queue and self._queue[0][0] <= now_ms:
+            due_ms, _, bucket = heappop(self._queue)
+            bucket.queued = False
+            self._now_ms = max(self._now_ms, due_ms)
+            for timer in list(bucket.timers):
+                timer.cancel()
+                if timer.expires_ms < self._now_ms + self._tick_ms:
+                    due.append(timer.value)
+                else:
+                    self._place(timer)
+        self._now_ms = max(self._now_ms, now_ms)
+        return due
+
+    def _place(self, timer: Timer[V]) -> None:
+        number = 0
+        while not (level := self._level(number)).reaches(self._now_ms, timer.expires_ms):
+            number += 1
+        bucket = level.bucket_for(timer.expires_ms)
+        timer.move_to(bucket)
+        if not bucket.queued:
+            bucket.queued = True
+            # Two buckets of one level are never due together, so the heap compares no buckets.
+            heappush(self._queue, (bucket.due_ms, number, bucket))
+
+    def _level(self, number: int) -> _Level[V]:
+        if number == len(self._levels):
+            tick_ms = self._tick_ms * self._wheel_size**number
+            self._levels.append(_Level(number + 1, tick_ms, self._wheel_size))
+        return self._levels[number]
 
 
 class DelayedOperation(ABC, Generic[R]):

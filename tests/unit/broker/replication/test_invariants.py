@@ -12,8 +12,7 @@ from broker.replication.partition._fetch_session_index import FetchSessionIndex
 from broker.replication.partition._partition import Fetched, Partition
 from broker.replication.partition._partition_state import PartitionState
 from broker.replication.partition._throttle import SampledRate
-from broker.replication.purgatory._purgatory import DelayedOperation, Purgatory
-from broker.replication.purgatory._timing_wheel import TimingWheel
+from broker.replication.purgatory._purgatory import DelayedOperation, Purgatory, TimingWheel
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.image import PartitionImage

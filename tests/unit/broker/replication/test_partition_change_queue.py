@@ -12,7 +12,7 @@ from broker.protocol._decoder import decoder
 from broker.protocol._encoder import encoder
 from broker.protocol.versions import SERVED
 from broker.replication import _replica_manager as replica_manager
-from broker.replication._partition_change_queue import AT_ONCE, PartitionChangeQueue
+from broker.replication._partition_changes import AT_ONCE, PartitionChangeQueue
 from broker.types import TopicPartition
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.records import (

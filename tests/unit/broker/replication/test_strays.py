@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.replication._role_changes import NAMED_MAX
+from broker.replication._partition_changes import NAMED_MAX
 from raftctl.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,

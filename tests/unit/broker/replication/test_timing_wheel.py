@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.purgatory._timing_wheel import TICK_MS, WHEEL_SIZE, Timer, TimingWheel
+from broker.replication.purgatory._purgatory import TICK_MS, WHEEL_SIZE, Timer, TimingWheel
 
 pytestmark = pytest.mark.req("R8")
 

@@ -1,8 +1,11 @@
-"""Changes of partitions from the image, applied a few at a time.
+"""Changes of partitions that images bring: applied a few at a time, and logged in one line.
 
 A topic may bring thousands of replicas at once, each with a directory and files to make. A broker
-that leaves hands over the lead of as many. Between a few of them other tasks must run: without
-heartbeats the broker would be fenced.
+that leaves hands over the lead of as many. `PartitionChangeQueue` lets other tasks run between a
+few of them: without heartbeats the broker would be fenced, which would change all of them again.
+
+`RoleChanges` collects the partitions that began to lead or to follow meanwhile. They are one line
+of the log at the level info, however many they are; each single one is logged at the level debug.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
+    from structlog.typing import FilteringBoundLogger
+
+    from broker.replication.partition import Partition
     from broker.types import TopicPartition
     from raftctl.metadata.image import PartitionImage
 
@@ -22,6 +28,8 @@ AT_ONCE = 20
 """The number of new replicas in one turn of the loop: some milliseconds."""
 CHANGES_AT_ONCE = 250
 """The number of changes to replicas that are here: some 10 ms if all of them begin to lead."""
+NAMED_MAX = 10
+"""The number of partitions that the line names."""
 
 
 class PartitionChangeQueue:
@@ -69,3 +77,51 @@ class PartitionChangeQueue:
             await self._more.wait()
             self.take_some()
             await asyncio.sleep(0)
+
+
+class RoleChanges:
+    """The changes since the last line."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
+        self._leading = 0
+        self._following = 0
+        self._named: list[str] = []
+
+    def leads(self, replica: Partition, log_end_offset: int) -> None:
+        """Note a partition that this broker leads, in a new epoch."""
+        self._leading += 1
+        self._name(replica)
+        epoch = replica.state.leader_epoch
+        self._log.debug(
+            "leading",
+            partition=replica.partition,
+            leader_epoch=epoch,
+            log_end_offset=log_end_offset,
+        )
+
+    def follows(self, replica: Partition, leader: int) -> None:
+        """Note a partition that another broker leads in a new epoch, or none."""
+        self._following += 1
+        self._name(replica)
+        epoch = replica.state.leader_epoch
+        self._log.debug("following", partition=replica.partition, leader_epoch=epoch, leader=leader)
+
+    def _name(self, replica: Partition) -> None:
+        if len(self._named) < NAMED_MAX:
+            self._named.append(f"{replica.partition}@{replica.state.leader_epoch}")
+
+    def log_changes(self) -> None:
+        """Write the line, unless nothing changed: partitions with their leader epochs."""
+        count = self._leading + self._following
+        if count:
+            more = {"more": count - len(self._named)} if count > len(self._named) else {}
+            self._log.info(
+                "roles_changed",
+                leading=self._leading,
+                following=self._following,
+                partitions=self._named,
+                **more,
+            )
+            self._leading = self._following = 0
+            self._named = []
