@@ -28,7 +28,6 @@ FILE_LINES_MAX = 800
 # Where the world may be touched: the real runtime, the commands people run, the simulated world.
 OUTSIDE_THE_SEAM = (
     "raftctl/runtime/real.py",
-    "raftctl/runtime/_real_sending.py",
     "raftctl/runtime/_memory.py",
     "raftctl/runtime/lease_clock.py",
     "raftctl/cli/",

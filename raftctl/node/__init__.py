@@ -2,8 +2,7 @@
 
     Node, run_node       the parts of a running node and their order
     ControllerService    the active controller's shell: appends what it decides, answers on commit
-    _controller_registrar  keeps this controller's registration right (KIP-919)
-    _broker_lifecycle    registers a broker, sends heartbeats, runs and drains the plug-in
+    _registrations       registers a broker or controller, sends heartbeats, runs the plug-in
 
 A node with the controller role is a voter if the quorum says so; every other node is an
 observer. A node with both roles has one replica of the metadata log for both.

@@ -23,14 +23,17 @@ from raftctl.loader import MetadataLoader, Snapshots, Snapshotter, StateHashes
 from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
-from raftctl.node._broker_lifecycle import BrokerLifecycle, BrokerRunner
-from raftctl.node._controller_registrar import ControllerRegistrar
 from raftctl.node._controller_service import ControllerService
+from raftctl.node._registrations import (
+    BrokerLifecycle,
+    BrokerRunner,
+    ControllerRegistrar,
+    VoterEndpoint,
+)
 from raftctl.plugins import BrokerContext, load_broker
 from raftctl.quorum import (
     Peers,
     RaftDriver,
-    VoterEndpoint,
     bootstrap_servers,
     make_core,
     open_replica,

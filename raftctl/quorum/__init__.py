@@ -3,7 +3,6 @@
     RaftDriver      the event loop around the core: queues events, performs effects, in order
     Peers           a client for each node of the quorum, wherever it listens now
     open_replica    locks, checks and recovers the metadata directory at start
-    VoterEndpoint   keeps this voter's address in the voters' record right
     Recovery        makes one directory a quorum of itself when the majority is lost
 
 The package decides how to perform what the core asks for, never what to do. It must not know
@@ -25,9 +24,14 @@ Sources: Kafka's `KafkaRaftClient` and `KafkaRaftClientDriver`; KIP-595, KIP-853
 
 from raftctl.quorum._driver import UNWRITTEN_BYTES_MAX, RaftDriver
 from raftctl.quorum._peers import Peers
-from raftctl.quorum._recovery import Recovery, Survivor
-from raftctl.quorum._replica import Replica, bootstrap_servers, make_core, open_replica
-from raftctl.quorum._voter_endpoint import VoterEndpoint
+from raftctl.quorum._replica import (
+    Recovery,
+    Replica,
+    Survivor,
+    bootstrap_servers,
+    make_core,
+    open_replica,
+)
 
 __all__ = [
     "UNWRITTEN_BYTES_MAX",
@@ -36,7 +40,6 @@ __all__ = [
     "Recovery",
     "Replica",
     "Survivor",
-    "VoterEndpoint",
     "bootstrap_servers",
     "make_core",
     "open_replica",

@@ -1,9 +1,10 @@
 """The world as it is: the operating system's files, clock, randomness, threads and a log stream.
 
-With `real_sending` the only module of a node that touches `os`, `socket`, `time` and `threading`. A
-`RealRuntime` belongs to one node; nothing here is shared between two in one process. Sources:
-open(2), pwritev(2), fdatasync(2), syncfs(2) and flock(2); that a new or renamed file is durable
-only after an fsync of its directory: fsync(2).
+The only module of a node that touches `os`, `socket`, `time` and `threading`. A `RealRuntime`
+belongs to one node; nothing here is shared between two in one process. Sources: open(2),
+pwritev(2), fdatasync(2), syncfs(2) and flock(2); that a new or renamed file is durable only after
+an fsync of its directory: fsync(2); sendfile(2), and MSG_MORE, which keeps a header from leaving in
+a packet of its own: send(2).
 """
 
 from __future__ import annotations
@@ -11,34 +12,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import fcntl
 import logging
 import os
 import random
 import shutil
+import socket
 import sys
 import threading
 import time
 import uuid
 from collections import deque
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 import structlog
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.failures import outcome_of
 from raftctl.runtime._collector import Collector
-from raftctl.runtime._real_sending import (
-    SENT_FROM_FILE_BYTES,
-    Descriptor,
-    RealRegion,
-    RealSender,
-    make_sender,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TextIO
 
     from structlog.typing import FilteringBoundLogger, Processor
@@ -47,24 +43,77 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SENT_FROM_FILE_BYTES = 16 * 1024
+"""Less than that is read: to send it from the file would save less than it costs."""
+BUFFERS_MAX = 1024
+"""IOV_MAX on Linux: more buffers than this need another system call."""
 WORKER_CALLS_MAX = 10_000
 """Calls queued on one worker; a disk that falls further behind refuses more work."""
-BUFFERS_PER_WRITE_MAX = 1024
-"""IOV_MAX on Linux: more buffers than this need another system call."""
 SHORT_CALL_S = 0.005
 """A worker for short calls leaves them to its thread while they take longer on average."""
 PAUSE_S = 0.0005
 """Of a long call on a worker, after each millisecond or so."""
 AVERAGED_CALLS = 16
 """After a call that took a second about a hundred short ones are needed to forget it."""
-
-
 _SYNCFS: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 _PROBE_BYTES = 64 * 1024
 _WARM_BYTES = 128 * 1024
 _PID_BYTES_MAX = 32
 _READ_AHEAD_BYTES = 4 << 20
-"""Who reads what is not in memory mostly reads on: not each piece should wait for a worker."""
+"""A reader of what is not in memory mostly reads on: not each piece should wait for a worker."""
+
+
+class Descriptor:
+    """An open file, closed when nobody holds it any more."""
+
+    __slots__ = ("cuts", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.cuts = 0
+        """How often the file was made shorter."""
+
+    def __del__(self) -> None:
+        """Close the file."""
+        os.close(self.number)
+
+
+class RealRegion:
+    """A `FileRegion` of a file on disk."""
+
+    __slots__ = ("_cuts", "_held", "_path", "_position", "_size")
+
+    def __init__(self, held: Descriptor, path: str, position: int, size: int) -> None:
+        self._held = held
+        self._cuts = held.cuts
+        self._path = path
+        self._position = position
+        self._size = size
+
+    def __len__(self) -> int:
+        """How many bytes these are."""
+        return self._size
+
+    def read(self, start: int, size: int) -> bytes:
+        """See `FileRegion.read`."""
+        self._check()
+        data = os.pread(self._held.number, min(size, self._size - start), self._position + start)
+        return data or self._gone()
+
+    def send_to(self, descriptor: int, start: int) -> int:
+        """Send bytes from the one numbered `start`; return how many were taken."""
+        self._check()
+        size = self._size - start
+        sent = os.sendfile(descriptor, self._held.number, self._position + start, size)
+        return sent or self._gone()
+
+    def _check(self) -> None:
+        if self._held.cuts != self._cuts:
+            # Whatever stands there now, it is not what was found.
+            self._gone()
+
+    def _gone(self) -> NoReturn:
+        raise OSError(errno.ESTALE, "cut off before it was sent", self._path)
 
 
 class RealFile:
@@ -100,7 +149,7 @@ class RealFile:
     def _write(self, position: int, buffers: list[memoryview]) -> None:
         first = 0
         while first < len(buffers):
-            some = buffers[first : first + BUFFERS_PER_WRITE_MAX]
+            some = buffers[first : first + BUFFERS_MAX]
             written = os.pwritev(self._descriptor, some, position)
             position += written
             while first < len(buffers) and written >= buffers[first].nbytes:
@@ -305,6 +354,86 @@ class RealFileSystem:
     def lock_directory(self, path: str) -> RealDirectoryLock:
         """See `FileSystem.lock_directory`."""
         return RealDirectoryLock(path)
+
+
+class RealSender:
+    """A `Sender` on a TCP socket: the kernel hands over pages of files without a copy (row L9).
+
+    It writes to the socket past the asyncio transport, while that has nothing to send itself. It
+    has a descriptor of its own: the transport closes its socket without notice, and the number may
+    be another connection's the next moment.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """`descriptor` of the connection's socket, of which the sender makes its own."""
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+        self._socket.setblocking(False)
+
+    def send(self, pieces: Iterable[Piece], start: int) -> int:
+        """See `Sender.send`."""
+        sent = 0
+        for part in _parts(pieces, start):
+            try:
+                taken = part.send(self._socket)
+            except (BlockingIOError, InterruptedError):
+                break
+            sent += taken
+            if taken < part.size:
+                break
+        return sent
+
+    def close(self) -> None:
+        """See `Sender.close`."""
+        self._socket.close()
+
+
+def make_sender(transport: asyncio.BaseTransport) -> RealSender | None:
+    """A sender for the connection if it is plain TCP: what TLS sends must be read."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or transport.get_extra_info("sslcontext") is not None:
+        return None
+    return RealSender(connection.fileno())
+
+
+class _Buffers:
+    """What can be sent with one call, as it is in memory."""
+
+    def __init__(self, buffers: list[Buffer], flags: int) -> None:
+        self._buffers = buffers
+        self._flags = flags
+        self.size = sum(map(len, buffers))
+
+    def send(self, connection: socket.socket) -> int:
+        """Return how many bytes were taken."""
+        return connection.sendmsg(self._buffers[:BUFFERS_MAX], (), self._flags)
+
+
+class _Rest:
+    """A part of a file from a byte of it on."""
+
+    def __init__(self, region: RealRegion, start: int) -> None:
+        self._region = region
+        self._start = start
+        self.size = len(region) - start
+
+    def send(self, connection: socket.socket) -> int:
+        """Return how many bytes were taken."""
+        return self._region.send_to(connection.fileno(), self._start)
+
+
+def _parts(pieces: Iterable[Piece], start: int) -> Iterator[_Buffers | _Rest]:
+    buffers: list[Buffer] = []
+    for piece in pieces:
+        if isinstance(piece, bytes | bytearray | memoryview):
+            buffers.append(memoryview(piece)[start:] if start else piece)
+        else:
+            if buffers:
+                yield _Buffers(buffers, socket.MSG_MORE)
+                buffers = []
+            yield _Rest(cast("RealRegion", piece), start)
+        start = 0
+    if buffers:
+        yield _Buffers(buffers, 0)
 
 
 class _Outcome(NamedTuple):

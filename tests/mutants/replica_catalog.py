@@ -12,7 +12,7 @@ from broker.replication import ReplicaManager
 from broker.replication._produced_batches import AckFlusher
 from broker.replication.fetcher._fetcher import Fetcher
 from broker.replication.partition import Partition, PartitionState
-from raftctl.node._broker_lifecycle import BrokerLifecycle
+from raftctl.node._registrations import BrokerLifecycle
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:

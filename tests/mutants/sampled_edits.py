@@ -278,7 +278,7 @@ LEASES = (
     ),
     Edit(
         "broker_session_stops_in_suspend",
-        "node._broker_lifecycle:BrokerLifecycle.has_session",
+        "node._registrations:BrokerLifecycle.has_session",
         "lease_time(asyncio.get_running_loop())",
         "asyncio.get_running_loop().time()",
         f"unit/raftctl/node/test_broker_lifecycle.py::{_SUSPENDED}",

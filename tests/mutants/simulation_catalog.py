@@ -66,7 +66,7 @@ SIMULATION_MUTANTS = (
         "a broker counts its session from when a heartbeat was answered, not from when it was sent",
         ("fenced_broker_is_not_sure",),
         edited(
-            "node._broker_lifecycle:BrokerLifecycle._heartbeat",
+            "node._registrations:BrokerLifecycle._heartbeat",
             "lease_ends(sent_s,",
             "lease_ends(lease_time(asyncio.get_running_loop()),",
         ),
@@ -77,7 +77,7 @@ SIMULATION_MUTANTS = (
         "a broker that was held up takes what it was last told for what holds still",
         ("fenced_broker_is_not_sure",),
         edited(
-            "node._broker_lifecycle:BrokerLifecycle.has_session",
+            "node._registrations:BrokerLifecycle.has_session",
             "lease_time(asyncio.get_running_loop()) < self._session_ends_s",
             "not self._fenced",
         ),

@@ -12,7 +12,7 @@ from broker.apis import dispatch
 from broker.server import Listeners
 from raftctl.codec import Codec
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
-from raftctl.runtime._real_sending import make_sender
+from raftctl.runtime.real import make_sender
 from tests.unit.broker.server.fakes import FakeBroker, close
 from tests.unit.raftctl.controller.cluster import Cluster
 

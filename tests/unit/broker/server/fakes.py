@@ -56,7 +56,7 @@ from raftctl.metadata.requests.cluster import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from raftctl.runtime._real_sending import make_sender
+from raftctl.runtime.real import make_sender
 from tests.unit.broker.server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ from raftctl.metadata.requests.kv import (
 )
 from raftctl.node import ControllerService
 from raftctl.node import _controller_service as controller_service
-from raftctl.node import _put_batcher as put_batcher
 from tests.unit.raftctl.quorum.parts import ME, Member
 
 if TYPE_CHECKING:
@@ -353,7 +352,7 @@ async def test_what_is_asked_after_a_put_sees_it_also_in_the_same_turn(active: A
 async def test_puts_beyond_a_batch_are_appended_in_pieces(
     active: Active, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(put_batcher, "PUTS_BYTES_MAX", 100)
+    monkeypatch.setattr(controller_service, "PUTS_BYTES_MAX", 100)
     appended: list[int] = []
     append = active.member.driver.append_payload
 

@@ -27,7 +27,7 @@ from raftctl.metadata.requests.cluster import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
-from raftctl.node._broker_lifecycle import (
+from raftctl.node._registrations import (
     CONTROLLED_SHUTDOWN_TIMEOUT_S,
     BrokerLifecycle,
     BrokerRunner,

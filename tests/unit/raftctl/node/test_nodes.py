@@ -18,7 +18,7 @@ from raftctl.errors import ErrorCode, InvariantViolation
 from raftctl.metadata.codec import RECORD_CODEC
 from raftctl.metadata.requests.security import AlterScramRequest, ScramUpsertion
 from raftctl.node import _node as node_module
-from raftctl.node._broker_lifecycle import CONTROLLED_SHUTDOWN_TIMEOUT_S
+from raftctl.node._registrations import CONTROLLED_SHUTDOWN_TIMEOUT_S
 from raftctl.rpc import RpcError, RpcRefused
 from raftctl.storage import METADATA_LOG_NAME
 from tests.unit.raftctl.node.nodes import (

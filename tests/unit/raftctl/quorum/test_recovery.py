@@ -10,7 +10,7 @@ import pytest
 from raftctl.errors import ConfigError
 from raftctl.ids import uuid_text
 from raftctl.quorum import Recovery
-from raftctl.quorum._recovery import EPOCHS_AHEAD
+from raftctl.quorum._replica import EPOCHS_AHEAD
 from raftctl.raft.messages import NodeId, Offset, ReplicaKey, Voter
 from raftctl.raft.voters import VoterSet
 from raftctl.storage import METADATA_LOG_NAME, MetaProperties

@@ -23,8 +23,8 @@ from raftctl.raft.messages import Epoch, FetchResponse, NodeId, Offset, VoteRequ
 from raftctl.rpc import RpcClient, RpcRefused, RpcServer, RpcUnreachable, start_http
 from raftctl.rpc import _client as client_module
 from raftctl.rpc import _server as server_module
+from raftctl.rpc._channel import MessageStream
 from raftctl.rpc._client import RpcTimedOut
-from raftctl.rpc._stream import MessageStream
 from raftctl.rpc.codec import Failure, FramePacker, FrameUnpacker, Hello
 from raftctl.runtime.real import RealRuntime
 from tests.unit.raftctl.rpc.test_frames import vote

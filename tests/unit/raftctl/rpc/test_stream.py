@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftctl.rpc._stream import MessageStream
+from raftctl.rpc._channel import MessageStream
 from tests.unit.raftctl.rpc.transport import Transport
 
 MESSAGE_BYTES_MAX = 100_000

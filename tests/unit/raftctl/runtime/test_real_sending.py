@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from raftctl.runtime._real_sending import SENT_FROM_FILE_BYTES, RealSender, make_sender
-from raftctl.runtime.real import RealFileSystem
+from raftctl.runtime.real import SENT_FROM_FILE_BYTES, RealFileSystem, RealSender, make_sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

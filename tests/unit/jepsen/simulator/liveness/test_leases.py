@@ -11,7 +11,7 @@ from jepsen.simulator.cluster import SimCluster
 from jepsen.simulator.liveness import Progress, every_node_follows
 from jepsen.simulator.properties import Violation
 from jepsen.simulator.world import World
-from raftctl.node._broker_lifecycle import BrokerLifecycle
+from raftctl.node._registrations import BrokerLifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from jepsen.simulator.cluster import SimCluster
 from jepsen.simulator.liveness import Progress
 from jepsen.simulator.properties import Violation
 from jepsen.simulator.world import World
-from raftctl.quorum._effects import Effects
+from raftctl.quorum._driver import Effects
 from raftctl.raft._leader import Leader
 from raftctl.raft.events import Effect, SendRequest
 

@@ -1,48 +1,68 @@
-"""A broker on its node: registered, fed with images, kept in session, shut down (row C2).
+"""What a node has the leader of the quorum record about it, and keeps right (row C2).
 
-It registers, follows the log to its registration, and sends heartbeats; fenced or not is as the
-controller says. To shut down it asks to be drained, until the controller lets it go.
+- `BrokerLifecycle` registers a broker, follows the log to its registration and sends heartbeats;
+  `BrokerRunner` runs the plug-in between. To shut down, the broker asks to be drained of leaders
+  until the controller lets it stop.
+- `ControllerRegistrar` registers a controller's feature levels, and `VoterEndpoint` corrects a
+  voter's address.
 
-Whether the registration still holds is known by the log alone: a refused heartbeat may come from a
+Whether a registration holds is known by the log alone: a refused heartbeat may come from a
 controller that has been deposed and does not know it yet. A broker whose registration is gone from
-the log must end, since the log now speaks of somebody else by its id.
-Sources: KIP-631, KIP-841; KIP-858 for log directories that fail.
+the log must end, since another process has its id by now.
+Sources: KIP-631, KIP-841; KIP-858 for log directories that fail; KIP-919, KIP-853.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.failures import HandingTo
-from raftctl.metadata.features import supported_ranges
-from raftctl.metadata.image import MetadataDelta
+from raftctl.metadata.features import (
+    CONTROLLERS_LEVEL,
+    METADATA_VERSION_FEATURE,
+    level_of,
+    supported_ranges,
+)
+from raftctl.metadata.image import ControllerImage, MetadataDelta
 from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
+    RegisterControllerRequest,
+    RegisterControllerResponse,
 )
+from raftctl.raft.messages import UpdateVoterRequest
+from raftctl.rpc import RpcError
 from raftctl.runtime.lease_clock import counts_suspension, lease_ends, lease_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from raftctl.config import NodeConfig
     from raftctl.loader import MetadataLoader
     from raftctl.metadata.image import MetadataImage
-    from raftctl.metadata.records import Endpoint
+    from raftctl.metadata.records import Endpoint, FeatureRange
     from raftctl.metadata.requests import ControllerRequest
     from raftctl.plugins import Broker, ControllerClient
+    from raftctl.quorum import RaftDriver
+    from raftctl.raft.messages import Offset, Voter
+    from raftctl.rpc import RpcClient
     from raftctl.runtime.api import Runtime
 
 ResponseT = TypeVar("ResponseT")
 
 REGISTRATION_RETRY_MS = 100
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 10.0
+TIMEOUT_MS = 5_000
+RETRY_MS = 200
+RETRY_MS_MAX = 10_000
+"""An older controller drops the connection of a peer that sends what it does not know."""
 
 
 class BrokerLifecycle:
@@ -333,3 +353,199 @@ class BrokerRunner:
             # The registration may be in the newest image already, and nothing new come for long.
             self._publish_first(self._loader.image)
             await self._lifecycle.run()
+
+
+# --- records that the leader keeps of this controller ---------------------------------------------
+
+
+class _Upkeep(ABC):
+    """Repeats a request to the leader until the metadata log shows its effect.
+
+    It is silent while the log does, and begins again when that changes. A listener of the driver.
+    """
+
+    def __init__(
+        self, driver: RaftDriver, runtime: Runtime, fail: Callable[[BaseException], None]
+    ) -> None:
+        self._driver = driver
+        self._random = runtime.random
+        self._fail = fail
+        self._task: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        """Cancel the request under way."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Whether the log shows what was asked for."""
+
+    @abstractmethod
+    async def _ask_until_done(self) -> None:
+        """Ask the leader until `is_done`; an exception ends the node."""
+
+    def on_committed(self, high_watermark: Offset) -> None:
+        """Look again: the records in force may have changed."""
+        self._look()
+
+    def on_leader_changed(self, epoch: int, leader_id: int) -> None:
+        """Look again: there may be a leader to ask."""
+        self._look()
+
+    def on_snapshot(self, image: MetadataImage) -> None:
+        """Look again: the records in force may have changed."""
+        self._look()
+
+    def _look(self) -> None:
+        if self._task is None and not self.is_done:
+            self._task = asyncio.get_running_loop().create_task(self._ask_until_done())
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+
+    async def _pause(self, milliseconds: int) -> None:
+        """Wait before the next attempt; also after a good answer, which the log shows later."""
+        await asyncio.sleep(self._random.uniform(0.5, 1) * milliseconds / 1000)
+
+
+class ControllerRegistrar(_Upkeep):
+    """Registers the feature levels of this controller with the active one (KIP-919).
+
+    Every controller does, voter or standby, the active one included. At a level of
+    `metadata.version` without such records it registers with each new active controller. A
+    controller that cannot work with the levels in force ends: it would not understand what is
+    written.
+    """
+
+    def __init__(
+        self,
+        *,
+        controller_id: int,
+        cluster_id: str,
+        features: tuple[FeatureRange, ...],
+        settings: tuple[str, ...],
+        controller: ControllerClient,
+        driver: RaftDriver,
+        runtime: Runtime,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """To be added to the loader, which publishes images to it, and to the driver.
+
+        `settings` (`ControllerConfig.settings`) are held against those of the active controller.
+        """
+        super().__init__(driver, runtime, fail)
+        self._request = RegisterControllerRequest(
+            controller_id, runtime.uuid(), cluster_id, features, settings
+        )
+        self._controller = controller
+        self._log = runtime.log.bind(part="controller_registrar")
+        self._image: MetadataImage | None = None
+        self._registered_with: tuple[int, int] | None = None
+        """(leader epoch, level of the metadata) at which it was acknowledged last."""
+        self._warned = ""
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Look again if controllers or feature levels have changed."""
+        self._image = image
+        if delta.changed_controllers or delta.changed_features:
+            self._look()
+
+    def on_committed(self, high_watermark: Offset) -> None:
+        """Do nothing: registrations are read from the image."""
+
+    def on_snapshot(self, image: MetadataImage) -> None:
+        """Do nothing: the loader publishes the image."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the active controller knows of this one, and will not forget it."""
+        image, asked = self._image, self._request
+        if image is None:
+            return True  # one is published as soon as there is a level at all
+        level = level_of(image, METADATA_VERSION_FEATURE)
+        if level < CONTROLLERS_LEVEL:
+            return self._registered_with == (self._driver.epoch, level)
+        own = ControllerImage(asked.controller_id, asked.incarnation_id, asked.features)
+        return image.controllers.get(asked.controller_id) == own
+
+    async def _ask_until_done(self) -> None:
+        retry_ms = RETRY_MS
+        while not self.is_done:
+            image, epoch = self._image, self._driver.epoch
+            level = 0 if image is None else level_of(image, METADATA_VERSION_FEATURE)
+            error, message = await self._ask()
+            if error is ErrorCode.NONE:
+                self._registered_with = (epoch, level)
+                self._warn(message)
+            elif not error.retriable and error is not ErrorCode.INVALID_REQUEST:
+                remedy = f"{message}: upgrade this node, or have the level lowered"
+                raise KafkaError(error, remedy)
+            await self._pause(retry_ms)
+            retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+        self._log.info("controller_registered")
+
+    def _warn(self, message: str) -> None:
+        """Warn once: to change such a config, controllers restart one after the other."""
+        if message and message != self._warned:
+            self._log.warning("controllers_configured_differently", message=message)
+        self._warned = message
+
+    async def _ask(self) -> tuple[ErrorCode, str]:
+        try:
+            response = await self._controller.call(self._request, TIMEOUT_MS)
+        except KafkaError as error:
+            return error.code, error.message
+        if not isinstance(response, RegisterControllerResponse):
+            return ErrorCode.INVALID_REQUEST, f"the answer is a {type(response).__name__}"
+        return response.error, response.message
+
+
+class VoterEndpoint(_Upkeep):
+    """Keeps the address of this voter in the voters' record right (KIP-853)."""
+
+    def __init__(
+        self,
+        *,
+        voter: Voter,
+        driver: RaftDriver,
+        peers: Mapping[int, RpcClient],
+        runtime: Runtime,
+        timeout_ms: int,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`voter` is this replica and the address where others reach it."""
+        super().__init__(driver, runtime, fail)
+        self._voter = voter
+        self._peers = peers
+        self._log = runtime.log.bind(part="voter_endpoint")
+        self._timeout_ms = timeout_ms
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the record has this address, or is not about this very replica."""
+        voters = self._driver.core.voters
+        recorded = voters.voter(self._voter.replica.node_id)
+        same_replica = recorded is not None and recorded.replica == self._voter.replica
+        return not voters.dynamic or not same_replica or recorded == self._voter
+
+    async def _ask_until_done(self) -> None:
+        while not self.is_done:
+            leader_id = self._driver.leader_id
+            request = UpdateVoterRequest(self._voter)
+            try:
+                if self._driver.is_leader:
+                    await self._driver.receive(request)
+                elif leader_id in self._peers:
+                    await self._peers[leader_id].call(request, self._timeout_ms)
+            except RpcError as error:
+                self._log.info("voter_update_failed", leader_id=leader_id, why=str(error))
+            await self._pause(RETRY_MS)
+        self._log.info("voter_updated", host=self._voter.host, port=self._voter.port)
