@@ -1,12 +1,9 @@
 """Inner loops over arrays of integers, compiled by numba where it is installed.
 
     codes         what the numbers in the arrays mean; needs no numba
-    registers     linearizability of registers, by just-in-time linearization
-    rows          from rows in any order to verdicts on registers
-    sorting       operations in the order of the search: by key and invocation
-    partitioning  operations divided into groups, order kept
-    lines         fields of the lines of a history
-    mops          sends and polls in the text of operations
+    registers     linearizability of registers: zones of unique writes, then a search
+    sorting       operations in the order of the search, or divided into parts
+    text          fields of lines, sends and polls in the text of histories
 
 Modules know arrays alone and import nothing of the harness. A caller asks `available` first and
 imports a module only then, because all but `codes` import numba.

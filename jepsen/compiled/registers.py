@@ -1,6 +1,7 @@
 """Is each register's history linearizable? Just-in-time linearization, compiled.
 
-Histories with unique writes are settled without it, as a rule (`zones.py`).
+Keys with unique writes are decided first, from the zones of their values (`judge_zones`). The
+search is for all others.
 
 A configuration is a value and a mask of the pending operations that have taken effect, each of
 which has a slot. Where an operation returns, only configurations survive in which it has taken
@@ -12,24 +13,32 @@ effect; the others are extended by what is pending. Four things keep the set sma
   suffices.
 * An operation with unknown outcome is forgotten as soon as nobody needs what it writes.
 
-Sources: Lowe, "Testing for linearizability"; Wing and Gong.
+Sources: Lowe, "Testing for linearizability"; Wing and Gong; for zones Gibbons and Korach, "Testing
+shared memories", theorem 4.1.
 `_search_complete` and `_search_crashed` of `jepsen.checkers.linearizable` explain more and hold
 more; what is too large here is theirs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from jepsen.compiled._compiler import compiled
 from jepsen.compiled._hashing import NOTHING, hashed, place_of, size_for
-from jepsen.compiled._zones import judge_zones
-from jepsen.compiled.codes import CAS, FAILED_CAS, INVALID, NEVER, OPEN, READ, VALID
+from jepsen.compiled.codes import CAS, FAILED_CAS, INVALID, NEVER, OPEN, READ, VALID, WRITE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
+
+    _Column: TypeAlias = "NDArray[np.int64]"
+    _Table: TypeAlias = "NDArray[np.int64]"
 
 CONFIGURATIONS_MAX = 4_096
 _SLOTS_MAX = 62
@@ -54,9 +63,6 @@ nothing; the slots of it and of reads that are legal after it, where `_gain` was
 slots by when their operations return, and this about all:"""
 _COUNT, _OCCUPIED, _UNKNOWN, _EXPIRY = 0, 1, 2, 3
 """How many there are, masks of slots, and when the first expires."""
-
-if TYPE_CHECKING:
-    _Table: TypeAlias = "NDArray[np.int64]"
 
 
 def judge_table(
@@ -448,3 +454,153 @@ def _vacancy(those: _Table, value: int, known: int) -> int:
     while those[_TABLE, at] >> 32 == those[_ABOUT, _GENERATION]:
         at = (at + 1) & last
     return at
+
+
+# --- unique writes ----------------------------------------------------------------------------
+#
+# The operations on a value are its cluster. Where they do not all overlap, the value must stand
+# from the first return of any of them to the last beginning (a forward zone); else it may stand
+# for a moment between the last beginning and the first return (a backward zone). The history is
+# linearizable if no two forward zones overlap and none holds a backward one.
+
+_BEFORE = -NEVER
+"""When the first value was written."""
+_READ, _WRITTEN = 0, 1
+"""What is known of a value."""
+_BEGUN, _RETURN, _LAST = 0, 1, 2
+"""Rows of clusters: when the write began; when first something returned; when last something
+began."""
+
+
+@compiled
+def judge_zones(
+    starts: _Column, rows: NDArray[np.int64], initial: int, verdicts: NDArray[np.int8]
+) -> None:
+    """Writes VALID for each key that is certainly linearizable, and leaves the others.
+
+    Arguments are those of `jepsen.compiled.registers.judge_table`.
+    """
+    for key in range(len(verdicts)):
+        if _is_linearizable(rows, starts[key], starts[key + 1], initial):
+            verdicts[key] = VALID
+
+
+@compiled
+def _is_linearizable(rows: NDArray[np.int64], begin: int, end: int, initial: int) -> bool:
+    """False also where this does not know.
+
+    That is so if there is something else than reads and writes, or two writes are of one value.
+    """
+    for row in range(begin, end):
+        if rows[row, _F] != READ and rows[row, _F] != WRITE:
+            return False
+    places = size_for(end - begin + 1)
+    values: _Column = np.empty(places, np.int64)
+    known: _Column = np.full(places, NOTHING)
+    clusters: NDArray[np.int64] = np.empty((3, places), np.int64)
+    at = _cluster(values, known, clusters, initial)
+    known[at], clusters[_BEGUN, at], clusters[_RETURN, at] = _WRITTEN, _BEFORE, _BEFORE
+    for row in range(begin, end):
+        returned = rows[row, _RETURNED]
+        if rows[row, _F] == READ and returned == NEVER:
+            continue
+        at = _cluster(values, known, clusters, rows[row, _A])
+        if rows[row, _F] == WRITE:
+            if known[at] == _WRITTEN:
+                return False
+            known[at], clusters[_BEGUN, at] = _WRITTEN, rows[row, _INVOKED]
+        clusters[_RETURN, at] = min(clusters[_RETURN, at], returned)
+        clusters[_LAST, at] = max(clusters[_LAST, at], rows[row, _INVOKED])
+    return _fit(known, clusters)
+
+
+@compiled
+def _cluster(values: _Column, known: _Column, clusters: NDArray[np.int64], value: int) -> int:
+    """The place of the value's cluster, which may be new."""
+    at = place_of(values, known, value)
+    if known[at] == NOTHING:
+        values[at], known[at] = value, _READ
+        clusters[_RETURN, at], clusters[_LAST, at] = NEVER, _BEFORE
+    return at
+
+
+@compiled
+def _fit(known: _Column, clusters: NDArray[np.int64]) -> bool:
+    """Whether all that was read had been written, and the zones are where they may be."""
+    left: _Column = np.empty(len(known), np.int64)
+    zones: _Column = np.empty(len(known), np.int64)
+    count = 0
+    for at in range(len(known)):
+        # What was written with unknown outcome, and never read, need not have been written.
+        if known[at] == NOTHING or clusters[_RETURN, at] == NEVER:
+            continue
+        if known[at] == _READ or clusters[_RETURN, at] < clusters[_BEGUN, at]:
+            return False
+        left[count], zones[count] = min(clusters[_RETURN, at], clusters[_LAST, at]), at
+        count += 1
+    until = _BEFORE
+    for one in np.argsort(left[:count]):
+        first_return, last_begin = clusters[_RETURN, zones[one]], clusters[_LAST, zones[one]]
+        if max(first_return, last_begin) < until or (
+            first_return < last_begin and left[one] < until
+        ):
+            return False
+        if first_return < last_begin:
+            until = last_begin
+    return True
+
+
+# --- rows in any order ------------------------------------------------------------------------
+
+HISTORY_CONFIGURATIONS_MAX = 1_024
+"""Beyond, of a history in memory, the searches in Python do better: they leave out more."""
+SHARE_ROWS = 100_000
+"""Fewer are not worth a thread of their own."""
+_KEY = _EXPIRES
+"""The last column, before `judge_table` uses it up."""
+
+
+class _Share(NamedTuple):
+    """Keys that a thread judges."""
+
+    begin: int
+    end: int
+
+
+def judge_rows(rows: bytearray, initial: int) -> list[tuple[int, int, int, int]]:
+    """(key, verdict, its operations, configurations at most), by their first lines.
+
+    `rows`: six int64 each (f, a, b, invoked, returned, key), keys being numbers from 0 on. A
+    negative `f` says nothing, but its operation is counted.
+    """
+    table = np.frombuffer(rows, np.int64).reshape(-1, 6)
+    key = table[:, _KEY]
+    counts = np.bincount(key)
+    firsts = np.full(len(counts), NEVER)
+    np.minimum.at(firsts, key, table[:, _INVOKED])
+    threads = max(1, min(os.cpu_count() or 1, len(table) // SHARE_ROWS))
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(partial(_judged, table, initial), _shares(counts, threads)))
+    verdicts, peaks = (np.concatenate([one[at] for one in found]) for at in range(2))
+    order = np.argsort(firsts)
+    columns = (order, verdicts[order], counts[order], peaks[order])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _shares(counts: Any, number: int) -> Iterable[_Share]:
+    """So many, of about as many rows each."""
+    wanted = counts.sum() * np.arange(1, number) // number
+    ends: Any = np.searchsorted(np.cumsum(counts), wanted, side="right")
+    borders = [0, *ends.tolist(), len(counts)]
+    return map(_Share, borders, borders[1:])
+
+
+def _judged(table: Any, initial: int, share: _Share) -> tuple[Any, Any]:
+    """The verdicts on these keys, and their peaks. Others may run meanwhile."""
+    key = table[:, _KEY]
+    mine = np.flatnonzero((table[:, _F] >= 0) & (key >= share.begin) & (key < share.end))
+    mine = mine[np.lexsort((table[mine, _INVOKED], key[mine]))]
+    own = table[mine]
+    starts = np.searchsorted(own[:, _KEY], np.arange(share.begin, share.end + 1))
+    own[:, _KEY] = own[:, _RETURNED]
+    return judge_table(starts, own, initial, HISTORY_CONFIGURATIONS_MAX)

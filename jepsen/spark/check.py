@@ -125,7 +125,6 @@ def _summed_up(verdicts: DataFrame, anomalies: DataFrame) -> dict[str, Verdict]:
         sql.count("*").alias("keys"),
         sql.sum("operations").alias("operations"),
         sql.count_if(sql.col("method") == "kernel").alias("keys_by_kernel"),
-        sql.count_if(sql.col("method") == "zones").alias("keys_by_zones"),
         sql.count_if(sql.col("method") == "segments").alias("keys_by_segments"),
         sql.count_if(sql.col("valid") == INVALID).alias("keys_invalid"),
         sql.count_if(sql.col("valid") == UNKNOWN).alias("keys_unknown"),

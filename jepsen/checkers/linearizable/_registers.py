@@ -62,7 +62,7 @@ def search(history: Iterable[Op], model: Model) -> tuple[dict[Any, Found | None]
         return {}, history
     rows = _Rows(model)
     try:
-        from jepsen.compiled.rows import judge_rows
+        from jepsen.compiled.registers import judge_rows
 
         rows.read(history)
     except (ImportError, _Unfit):  # numba may be there and refuse the numpy that is

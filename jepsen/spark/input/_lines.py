@@ -72,23 +72,23 @@ def _plain(
     """`LINES` of what the compiled loop understands, and the numbers of the other lines."""
     if len(ends) < COMPILED_MIN or not available() or not _is_text(data):
         return LINES.empty_table(), np.arange(len(ends))
-    from jepsen.compiled import lines
+    from jepsen.compiled import text
 
     whole = np.frombuffer(data, np.uint8)
-    found = lines.find_fields(whole, ends)
-    understood = found[:, lines.TYPE] != lines.NOT_UNDERSTOOD
+    found = text.find_fields(whole, ends)
+    understood = found[:, text.TYPE] != text.NOT_UNDERSTOOD
     mine = found[understood]
     f, value, key, error = (
-        _gathered(*lines.gathered(whole, mine[:, column : column + 2]))
-        for column in (lines.F, lines.VALUE, lines.KEY, lines.ERROR)
+        _gathered(*text.gathered(whole, mine[:, column : column + 2]))
+        for column in (text.F, text.VALUE, text.KEY, text.ERROR)
     )
     nothing = pa.scalar(None, pa.string())
     columns = {
         "begin": begins[understood],
-        "index": mine[:, lines.INDEX],
-        "time": mine[:, lines.TIME],
-        "process": mine[:, lines.PROCESS],
-        "type": pa.array(lines.TYPES).take(pa.array(mine[:, lines.TYPE])),
+        "index": mine[:, text.INDEX],
+        "time": mine[:, text.TIME],
+        "process": mine[:, text.PROCESS],
+        "type": pa.array(text.TYPES).take(pa.array(mine[:, text.TYPE])),
         "f": f,
         "value": value,
         "key": pc.if_else(pc.equal(key, ""), NULL, key),

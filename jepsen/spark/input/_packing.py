@@ -116,7 +116,7 @@ def _parted(
     found: Operations, key_part: Array, key_place: Array, parts: int
 ) -> tuple[Array, tuple[Array, ...]]:
     """(where each part begins, and the last ends; the columns of `PACKAGES` that are numbers)."""
-    from jepsen.compiled.partitioning import are_small, parted
+    from jepsen.compiled.sorting import are_small, parted
 
     columns, rows = tuple(found[2:]), len(found.f)
     small = are_small(found.f, columns, NIL)

@@ -376,7 +376,7 @@ def valid_keys(
     way. `initial` is the value of a register before its first operation, `states` that of some
     keys; both are text.
     """
-    from jepsen.compiled.rows import judge_rows
+    from jepsen.compiled.registers import judge_rows
 
     keys = operations["key"].combine_chunks().dictionary_encode()
     names = keys.dictionary.to_pylist()

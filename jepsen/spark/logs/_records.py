@@ -41,7 +41,7 @@ NO_OFFSET = np.iinfo(np.int64).min
 POLL, OWN, FAIL, INFO, TXN, SEVERAL, TEXT = (1 << bit for bit in range(7))
 """Flags: polled, not sent; by the operation that sends it; the operation failed; nobody knows
 whether it did; it is a transaction; it sent several records; see `RECORD`. The first two are those
-of `jepsen.compiled.mops`, too."""
+of `jepsen.compiled.text`, too."""
 TURN_SHIFT = 7
 """Above the flags: how often the operation has gone on to another key before this record."""
 _TURNS_MAX = (1 << 24) - 1
@@ -232,7 +232,7 @@ class _Piece:
         if not available() or wanted.sum() < COMPILED_MIN:
             self._take(np.flatnonzero(wanted))
             return self._read.mops()
-        from jepsen.compiled.mops import read_mops
+        from jepsen.compiled.text import read_mops
 
         data, ends = _texts(self._batch)
         plain = read_mops(data, ends, wanted)

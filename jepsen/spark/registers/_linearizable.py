@@ -4,7 +4,6 @@ other keys one by one as in one process."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -13,25 +12,20 @@ from pyspark.sql import functions as sql
 from jepsen.checkers.linearizable.models import Register
 from jepsen.checkers.registry import model_named
 from jepsen.compiled import codes
-from jepsen.history.table import text_of
 from jepsen.spark._findings import kept
 from jepsen.spark._search import INVALID, VALID, VERDICTS_SQL, Limits, check_keys
 from jepsen.spark._tuning import tune
 from jepsen.spark.registers import _segments as segments
 from jepsen.spark.registers._kernel import is_for_kernel, judge_all, rest_of
-from jepsen.spark.registers._zones import check_zones
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import Row
 
     from jepsen.spark.input import Histories
 
 _KEY = ["history", "key"]
 _KEYS = """
-SELECT history, key, count(*) AS operations, every(f IN ('read', 'write')) AS plain,
-    every(f IN ('read', 'write', 'cas')) AS register
+SELECT history, key, count(*) AS operations, every(f IN ('read', 'write', 'cas')) AS register
 FROM {operations} GROUP BY history, key
 """
 
@@ -60,11 +54,7 @@ def check_linearizable(
     if rows < histories.rows:
         tune(operations.sparkSession, rows)
         operations = kept(rest_of(histories, left.select(*_KEY), keys), scratch / "rest")
-    if rows > segments.HOT_OPERATIONS:
-        found = _without_kernel(operations, rows, question, scratch)
-    else:
-        # To look for what is settled more quickly would take longer than the search of so few.
-        found = question.searched(operations)
+    found = _without_kernel(operations, rows, question, scratch)
     wrong = left.where(f"verdict = {codes.INVALID}")
     return settled.unionByName(_confirmed(found, wrong))
 
@@ -89,31 +79,21 @@ class _Question:
 def _without_kernel(
     operations: DataFrame, row_count: int, question: _Question, scratch: Path
 ) -> DataFrame:
-    """By zones, segments and the search."""
+    """Return a row of `VERDICTS` for each key: hot ones by segments, all others by the search."""
+    if row_count <= segments.HOT_OPERATIONS:
+        return question.searched(operations)
     keys = kept(operations.sparkSession.sql(_KEYS, operations=operations), scratch / "keys")
-    initial = question.initial
-    zones = kept(check_zones(operations, keys, text_of(initial)), scratch / "zones")
-    counts = zones.where("valid").agg(sql.sum("operations")).first()
-    settled = (counts and counts[0]) or 0
-    by_zones = _valid(zones.where("valid"), "zones")
-    if settled == row_count:
-        return by_zones
-    done = [by_zones] if settled else []
-    rest = operations.join(by_zones, _KEY, "left_anti") if settled else operations
-    hot = _hot(keys, by_zones) if row_count > segments.HOT_OPERATIONS else []
-    if hot:
-        cut = segments.settled_by_segments(rest, hot, question.model, initial, question.limits)
-        if cut is not None:
-            done.append(_valid(cut, "segments"))
-            rest = rest.join(cut, _KEY, "left_anti")
-    wrong = zones.where("NOT valid")
-    return reduce(DataFrame.unionByName, [*done, _confirmed(question.searched(rest), wrong)])
-
-
-def _hot(keys: DataFrame, by_zones: DataFrame) -> list[Row]:
-    """The keys that are to be cut, and how many operations each has."""
     large = keys.where(sql.col("operations") > segments.HOT_OPERATIONS).where("register")
-    return list(large.join(by_zones, _KEY, "left_anti").select(*_KEY, "operations").collect())
+    hot = large.select(*_KEY, "operations").collect()
+    if not hot:
+        return question.searched(operations)
+    cut = segments.settled_by_segments(
+        operations, hot, question.model, question.initial, question.limits
+    )
+    if cut is None:
+        return question.searched(operations)
+    left = operations.join(cut, _KEY, "left_anti")
+    return _valid(cut, "segments").unionByName(question.searched(left))
 
 
 def _valid(keys: DataFrame, method: str) -> DataFrame:

@@ -105,7 +105,7 @@ def compiled_before() -> str:
     if not compiled.available():
         return "numba is not installed"
     from jepsen.compiled.codes import NEVER, WRITE
-    from jepsen.compiled.rows import judge_rows
+    from jepsen.compiled.registers import judge_rows
 
     judge_rows(bytearray(struct.pack("=6q", WRITE, 0, 0, 0, NEVER, 0)), 0)
     return "kept by numba from an earlier run"

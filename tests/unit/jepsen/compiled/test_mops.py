@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pa = pytest.importorskip("pyarrow", reason="needs raftctl[spark]")
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
-mops = pytest.importorskip("jepsen.compiled.mops", reason="needs raftctl[fast]")
+mops = pytest.importorskip("jepsen.compiled.text", reason="needs raftctl[fast]")
 records = pytest.importorskip("jepsen.spark.logs._records", reason="needs raftctl[spark]")
 
 BOTH = [

@@ -208,9 +208,9 @@ def test_threads_that_share_the_keys_say_the_same(monkeypatch: pytest.MonkeyPatc
         together.wait()
         return registers.judge_table(*arguments)
 
-    monkeypatch.setattr("jepsen.compiled.rows.os.cpu_count", lambda: 3)
-    monkeypatch.setattr("jepsen.compiled.rows.SHARE_ROWS", 30)
-    monkeypatch.setattr("jepsen.compiled.rows.judge_table", noted)
+    monkeypatch.setattr("jepsen.compiled.registers.os.cpu_count", lambda: 3)
+    monkeypatch.setattr("jepsen.compiled.registers.SHARE_ROWS", 30)
+    monkeypatch.setattr("jepsen.compiled.registers.judge_table", noted)
     assert [check_linearizable(lines, model) for lines in several] == alone
     assert len(several) > 5
     assert len(judging) >= 3
@@ -251,7 +251,7 @@ def test_a_numba_that_cannot_be_imported_is_none(monkeypatch: pytest.MonkeyPatch
     lines = _several(random.Random(6), 0.0)
     model = Register(failed_cas_observes=True)
     with monkeypatch.context() as broken:
-        broken.setitem(sys.modules, "jepsen.compiled.rows", None)
+        broken.setitem(sys.modules, "jepsen.compiled.registers", None)
         refused = check_linearizable(lines, model)
     assert refused.valid is check_linearizable(lines, model).valid is True
 

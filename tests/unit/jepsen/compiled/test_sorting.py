@@ -15,7 +15,6 @@ pytestmark = [
 ]
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
 sorting = pytest.importorskip("jepsen.compiled.sorting", reason="needs raftctl[fast]")
-parting = pytest.importorskip("jepsen.compiled.partitioning", reason="needs raftctl[fast]")
 
 SILENT, NIL, SMALL_NIL = codes.FAILED_CAS + 1, -(2**63), -(2**31)
 KEYS = 7
@@ -49,11 +48,11 @@ def test_rows_come_by_key_and_then_by_when_they_begin(rows: int) -> None:
 def test_parts_hold_each_row_in_its_order(largest: int, small: bool) -> None:
     key, f, *columns = _operations(5, 500, largest)
     kind, nil = (np.int32, SMALL_NIL) if small else (np.int64, NIL)
-    assert parting.are_small(f, tuple(columns), NIL) is small
+    assert sorting.are_small(f, tuple(columns), NIL) is small
     part, place = np.array([0, 2, 2, 0, 1, 1, 2], np.uint16), np.arange(KEYS) + 10
     out = np.empty(500, np.int32), np.empty(500, np.int8), np.empty((4, 500), kind)
     ends = np.zeros(4, np.int64)
-    parting.parted(key, f, tuple(columns), part, place, (NIL, nil), ends, out)
+    sorting.parted(key, f, tuple(columns), part, place, (NIL, nil), ends, out)
     order = np.argsort(part[key], kind="stable")
     a, b, invoked, returned = (column[order] for column in columns)
     said = f[order] < SILENT

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
-zones = pytest.importorskip("jepsen.compiled._zones", reason="needs raftctl[fast]")
+zones = pytest.importorskip("jepsen.compiled.registers", reason="needs raftctl[fast]")
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

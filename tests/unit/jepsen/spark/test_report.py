@@ -32,7 +32,7 @@ def test_the_page_says_what_is_wrong_first() -> None:
     lost = [Anomaly("lost-write", {"value": f"<{n}>"}, (n, n + 1)) for n in range(30)]
     found = (*lost, Anomaly("G1c", {"cycle": list(range(1000))}, tuple(range(3, 900))))
     verdicts = {
-        "good": Verdict(True, statistics={"keys": 7, "keys_by_zones": 3}),
+        "good": Verdict(True, statistics={"keys": 7, "keys_by_kernel": 3}),
         "dark": Verdict("unknown", why_unknown="no poll & no send"),
         "b<d": Verdict(False, found, statistics={"keys": 2, "found": {"lost-write": 3000}}),
     }
