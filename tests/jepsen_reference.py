@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from jepsen.cli.app import app
+from jepsen.cli.commands import app
 from raftctl.cli.reference import command_sections
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def run(arguments: Sequence[str], app: typer.Typer | None = None) -> int:
     """Runs one command, of all if no `app` is named, and returns its exit status."""
     try:
         if app is None:
-            from jepsen.cli.app import app as everything
+            from jepsen.cli.commands import app as everything
 
             app = everything
         command = typer.main.get_command(app)

@@ -15,8 +15,7 @@ from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
 from jepsen.checkers.registry import LINEARIZABLE, MODELS, TRACE
 from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
-from jepsen.cli._output import Output, OutputOption, exit_status, say, say_json
-from jepsen.cli.check import (
+from jepsen.cli._judging import (
     FAILURES,
     MIB,
     DumpsArgument,
@@ -26,6 +25,7 @@ from jepsen.cli.check import (
     show,
     show_replicas,
 )
+from jepsen.cli._output import Output, OutputOption, exit_status, say, say_json
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
 from jepsen.spark.preflight import progress, refuse_files, refuse_other_workloads

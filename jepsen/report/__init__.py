@@ -12,7 +12,6 @@ size of a page is bounded by counts of what is shown; results.json has everythin
 """
 
 from jepsen.report._page import ENDS, LINES_SHOWN_MAX, document, keys, quantile_legend, report_page
-from jepsen.report._summary import summary_of
 from jepsen.report._tables import readable_time
 
 __all__ = [
@@ -23,5 +22,4 @@ __all__ = [
     "quantile_legend",
     "readable_time",
     "report_page",
-    "summary_of",
 ]

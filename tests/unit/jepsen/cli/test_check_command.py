@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.checkers.verdict import Anomaly, judge
-from jepsen.cli.check import within
+from jepsen.cli.commands.check import within
 from jepsen.cli.main import run
 from jepsen.core.spec import RunSpec
 from jepsen.history.formats import to_json, write_edn
@@ -176,7 +176,7 @@ def _work_for_a_minute() -> None:
 
 
 def test_a_check_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jepsen.cli.check.PATIENCE_S", 0.0)
+    monkeypatch.setattr("jepsen.cli.commands.check.PATIENCE_S", 0.0)
     begun = []
 
     def endless() -> Verdict:
@@ -192,7 +192,7 @@ def test_a_check_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_check_is_cut_short_when_a_finalizer_took_the_alarm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("jepsen.cli.check.PATIENCE_S", 0.0)
+    monkeypatch.setattr("jepsen.cli.commands.check.PATIENCE_S", 0.0)
     taken = []
 
     def endless() -> Verdict:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.checkers.verdict import Verdict
-from jepsen.cli import _matrix_run as matrix_run
 from jepsen.cli import _options as options
 from jepsen.cli._output import tell
+from jepsen.cli.commands import test_all as matrix_run
 from jepsen.cli.main import run
 from jepsen.core.spec import RunSpec
 from jepsen.runner.matrix import Cell, Outcome, write
@@ -201,7 +201,7 @@ def test_a_process_of_a_test_tells_what_came_of_it(
     monkeypatch.setattr(options, "run_one", run_one)
     monkeypatch.setattr(sys, "argv", ["cell", str(tmp_path)])
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked.to_json())))
-    matrix_run.main()
+    matrix_run.run_cell_of_stdin()
     told = Cell.from_json(json.loads(capsys.readouterr().out))
     assert (told.spec, told.word) == (asked.spec, verdict)
 

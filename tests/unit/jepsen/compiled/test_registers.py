@@ -202,11 +202,12 @@ def test_threads_that_share_the_keys_say_the_same(monkeypatch: pytest.MonkeyPatc
     alone = [check_linearizable(lines, model) for lines in several]
     judging = set()
     together = threading.Barrier(3, timeout=60)
+    judge_table = registers.judge_table
 
     def noted(*arguments: Any) -> Any:
         judging.add(threading.get_ident())
         together.wait()
-        return registers.judge_table(*arguments)
+        return judge_table(*arguments)
 
     monkeypatch.setattr("jepsen.compiled.registers.os.cpu_count", lambda: 3)
     monkeypatch.setattr("jepsen.compiled.registers.SHARE_ROWS", 30)

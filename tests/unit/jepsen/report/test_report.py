@@ -13,8 +13,8 @@ import pytest
 from jepsen.checkers.linearizable.models import Register
 from jepsen.checkers.registry import linearizable
 from jepsen.checkers.verdict import verdict_document
+from jepsen.cli.commands.report import FAVICON, page_of, server
 from jepsen.cli.main import run
-from jepsen.cli.report import FAVICON, page_of, server
 from jepsen.core.spec import RunSpec
 from jepsen.history import Op, OpType
 from jepsen.report import readable_time, report_page

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from jepsen.checkers.verdict import Anomaly, Verdict
-from jepsen.cli.demo import PLAN, TIME_LIMIT_S, counted
+from jepsen.cli.commands.demo import PLAN, TIME_LIMIT_S, counted, summary_of
 from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import Op, OpType
-from jepsen.report import summary_of
 
 pytestmark = pytest.mark.req("A2", "J1")
 OK, INFO = OpType.OK, OpType.INFO

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
-from jepsen.cli.app import SECTIONS
-from jepsen.cli.app import app as harness
+from jepsen.cli.commands import SECTIONS
+from jepsen.cli.commands import app as harness
 from raftctl.cli.app import make_app
 
 if TYPE_CHECKING:

@@ -1,13 +1,25 @@
-"""All commands put together; each is a module of its own."""
+"""The table of commands: each module here has one or two, and this door puts them together.
+
+`app` is the command line of `jepsen`. `SECTIONS` says under which heading help shows a command.
+`jepsen spark` stands beside this package, since `spark-submit` runs it alone, without the modules
+that run tests.
+
+A command parses its options, calls the package that does the work, and prints what comes back. It
+must not decide a verdict.
+"""
 
 from __future__ import annotations
 
 from importlib.metadata import version as version_of
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jepsen.cli import check, convert, demo, report, shrink, spark, test, test_all
+from jepsen.cli import spark
+from jepsen.cli.commands import check, convert, demo, report, shrink, test, test_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SECTIONS = {
     "Tests of clusters": ("demo", "test", "test-all", "shrink"),
@@ -56,14 +68,20 @@ def _commands(
         raise typer.Exit
 
 
-app.command()(check.check)
-app.command()(check.check_servers)
-app.command()(convert.convert)
-app.command()(check.replicas)
-app.command(name="test")(test.run)
-app.command(name="test-all")(test_all.run)
-app.command()(shrink.shrink)
-app.command()(demo.demo)
-app.command()(report.report)
-app.command()(report.serve)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "check": check.check,
+    "check-servers": check.check_servers,
+    "convert": convert.convert,
+    "replicas": check.replicas,
+    "test": test.run,
+    "test-all": test_all.run,
+    "shrink": shrink.shrink,
+    "demo": demo.demo,
+    "report": report.report,
+    "serve": report.serve,
+}
+for _name, _command in COMMANDS.items():
+    app.command(name=_name)(_command)
 app.add_typer(spark.app, name="spark")
+
+__all__ = ["SECTIONS", "app"]

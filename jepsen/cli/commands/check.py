@@ -15,11 +15,21 @@ from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checker_named, model_named
 from jepsen.checkers.replication import check_replicas
 from jepsen.checkers.transactions.consistency import CONSISTENCY
-from jepsen.checkers.verdict import WORDS, Verdict, merge_valid, verdict_document
-from jepsen.cli._output import Output, OutputOption, anomaly_lines, exit_status, say, say_json, tell
+from jepsen.checkers.verdict import Verdict, merge_valid, verdict_document
+from jepsen.cli._judging import (
+    FAILURES,
+    MIB,
+    DumpsArgument,
+    model_option,
+    one_of,
+    refuse_doubles,
+    show,
+    show_replicas,
+)
+from jepsen.cli._output import Output, OutputOption, exit_status, say_json
 from jepsen.core import judge
 from jepsen.errors import InputError
-from jepsen.history import HistoryError, edn
+from jepsen.history import HistoryError
 from jepsen.history.formats import Format, detect, read_text
 from jepsen.history.parquet import is_parquet, read_parquet
 from jepsen.log_files import read_dump
@@ -33,8 +43,6 @@ if TYPE_CHECKING:
     from jepsen.history import Op
 
 
-FAILURES = ("auto", "observe", "ignore")
-MIB = 1 << 20
 PATIENCE_S = 1.0
 """How much longer than its time limit a check may take before it is cut short."""
 RING_AGAIN_S = 0.2
@@ -224,15 +232,6 @@ def run_checker(run: RunFolder) -> Callable[[bool], Checker]:
     return lambda lenient: check
 
 
-def show(file: str, verdict: Verdict) -> None:
-    """Prints a history's verdict, and on stderr what was found."""
-    say(f"{file} {WORDS[verdict.valid]}")
-    for line in anomaly_lines(verdict):
-        tell(f"  {line}")
-    if verdict.why_unknown:
-        tell(f"  {verdict.why_unknown}")
-
-
 def history_of(source: str | Path, form: Format) -> tuple[list[Op], bool]:
     """(the history, whether in its form failed cas and reads of nil say nothing). HistoryError."""
     if isinstance(source, Path):
@@ -255,27 +254,6 @@ def source_of(file: str) -> str | Path:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{file}: not a history: it is not text") from None
-
-
-def model_option(text: str) -> tuple[str, Any]:
-    """(name, initial value) of `name` or `name(initial value in EDN)`. Raises InputError."""
-    name, bracket, rest = text.partition("(")
-    one_of("--model", name, MODELS)
-    if not bracket:
-        return name, None
-    try:
-        values = list(edn.read_all(rest.removesuffix(")")))
-    except edn.EdnError as error:
-        raise InputError(f"--model {text}: {error}") from None
-    if len(values) != 1:
-        raise InputError(f"--model {text}: write one value in the brackets")
-    return name, values[0]
-
-
-def one_of(option: str, given: str, known: Any) -> None:
-    """Raises InputError unless the option's value is one of those known."""
-    if given not in known:
-        raise InputError(f"{option} {given}: choose one of {', '.join(known)}")
 
 
 def check_servers(
@@ -316,11 +294,6 @@ def _of_cluster(path: Path) -> dict[str, Verdict]:
     return judge_servers(path, None)
 
 
-DumpsArgument = Annotated[
-    list[str], typer.Argument(metavar="DUMP...", help="Dumps of the replicas, one file each.")
-]
-
-
 def replicas(dumps: DumpsArgument, output: OutputOption = Output.TABLE) -> None:
     """Compares the records that replicas hold at each offset.
 
@@ -331,18 +304,3 @@ def replicas(dumps: DumpsArgument, output: OutputOption = Output.TABLE) -> None:
     """
     refuse_doubles(dumps)
     show_replicas(check_replicas({dump: read_dump(Path(dump)) for dump in dumps}), output)
-
-
-def refuse_doubles(dumps: list[str]) -> None:
-    """Raises InputError if there is nothing to be compared."""
-    if len(set(dumps)) < max(2, len(dumps)):
-        raise InputError("DUMP: name a file for each replica, two at least and none twice")
-
-
-def show_replicas(verdict: Verdict, output: Output) -> None:
-    """Prints the verdict, and exits with its status."""
-    if output is Output.JSON:
-        say_json(verdict_document(verdict))
-    else:
-        show(f"{verdict.statistics['replicas']} replicas", verdict)
-    raise typer.Exit(exit_status(verdict.valid))
