@@ -12,8 +12,8 @@ from jepsen.core._interpreter import Interpreter
 from jepsen.core.spec import LOG_WORKLOADS, workload_of
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
 from jepsen.nemesis import Nemesis
-from jepsen.nemesis.faults import FEATURES, healing, package
-from jepsen.nemesis.plan import planned
+from jepsen.nemesis.faults import healing, package
+from jepsen.nemesis.plan import FEATURES, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,8 +10,7 @@ from typing import Any
 from jepsen.environments import ClusterSpec
 from jepsen.environments.local import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
-from jepsen.nemesis.faults import PACKAGES
-from jepsen.nemesis.plan import Plan, packages_of, plan_from_json
+from jepsen.nemesis.plan import PACKAGES, Plan, packages_of, plan_from_json
 from jepsen.workloads import Workload, WorkloadOptions
 
 WORKLOADS = {

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jepsen.client import Completion
 from jepsen.environments import Quality
 from jepsen.history import OpType
-from jepsen.nemesis.faults import ROLES
-from jepsen.nemesis.plan import HEAL, both_ways, cut_links
+from jepsen.nemesis.plan import HEAL, ROLES, both_ways, cut_links
 
 if TYPE_CHECKING:
     import random

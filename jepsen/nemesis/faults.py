@@ -1,22 +1,7 @@
-"""Packages of faults: when what goes wrong, as a generator of the nemesis' operations.
+"""Random faults of the packages: a generator of the nemesis' operations.
 
 The value of an operation names a role. The nemesis chooses nodes when the operation begins, and
 records them.
-
-kill        the processes of some nodes end at once, and start again after a while
-pause       they stand still, and go on after a while
-restart     one node is asked to end, and started again
-rolling     all nodes of a role, one after the other, each when the one before is in sync again
-partition   some links let nothing pass for a while
-slow        some links delay what they carry, deliver some of it late as a network that loses
-            packets does, or carry few bytes a second
-voters      a controller loses its vote, and gets it back after a while
-brokers     a broker is drained, stopped and unregistered, and joins again with an empty disk
-reassign    a partition gets other replicas, or prefers another leader
-features    a feature of the cluster is finalized at a lower level, and all at their highest later
-clock       the wall clocks of some nodes are off for a while
-disk        a node's disk fails, or has lost or damaged what was written last, as each environment
-            can bring it about
 """
 
 from __future__ import annotations
@@ -28,54 +13,17 @@ from typing import TYPE_CHECKING
 from jepsen.generator.combinators import AnyOf, Cycle, Sleep, Then, TimeLimit, nemesis
 from jepsen.generator.core import NEMESIS, NOTHING, Context, Generator, Next, Once, Plain, Todo
 from jepsen.history import OpType
-from jepsen.nemesis.plan import HEAL, QUALITIES
+from jepsen.nemesis.plan import DISK, FEATURES, HEAL, PACKAGES, Package
 
 if TYPE_CHECKING:
     from jepsen.history import Op
 
-TARGETS = ("one", "one", "minority", "leader", "all")
-ROLES = ("partition-leader", "coordinator")
-"""Targets of clusters that serve Kafka's clients in a test."""
-PARTITIONS = ("isolate", "isolate-leader", "halves", "ring", "bridge", "one_way")
-DISK, FEATURES = "disk", "features"
 ROUND_INTERVALS = 4
 TAKES_PART = 0.6
 OPENING_PART = 0.5
 """Of a short test, about: in so much of it each kind of fault strikes once."""
 PATIENCE_INTERVALS = 4
 """How long a kind is tried at first, before it is the next one's turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """What begins a fault, what ends it (nothing if it ends by itself), and its kinds."""
-
-    begin: str
-    end: str
-    shade: str
-    """Its colour in plots."""
-    kinds: tuple[str, ...]
-    """Of disks and features: what the environment has."""
-    by_role: tuple[str, ...] = ()
-    """More kinds, where there are roles."""
-
-
-PACKAGES = {
-    "kill": Package("kill", "start", "#e57373", TARGETS, ROLES),
-    "pause": Package("pause", "resume", "#ffb74d", TARGETS, ROLES),
-    "restart": Package("restart", "", "#4db6ac", ("one", "leader"), ROLES),
-    "rolling": Package("rolling", "", "#81c784", ("controllers", "brokers")),
-    "partition": Package(
-        "partition", "heal", "#9575cd", PARTITIONS, tuple(f"isolate-{role}" for role in ROLES)
-    ),
-    "slow": Package("slow", "restore", "#64b5f6", QUALITIES),
-    "voters": Package("remove-voter", "add-voters", "#dce775", ("one", "leader")),
-    "brokers": Package("remove-broker", "add-broker", "#aed581", ("one",), ROLES),
-    "reassign": Package("reassign", "", "#a1887f", ("one",)),
-    FEATURES: Package("lower-feature", "raise-features", "#fff176", ()),
-    "clock": Package("skew", "unskew", "#f06292", ("one", "minority", "all")),
-    DISK: Package("break-disk", "mend-disk", "#90a4ae", ()),
-}
 
 
 _KINDS = {one.begin: name for name, one in PACKAGES.items()} | {"stop": "restart"}

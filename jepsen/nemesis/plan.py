@@ -1,7 +1,8 @@
 """Plans of faults as data: which fault strikes what, when and for how long.
 
 A plan is a list of `Fault`s. `FAULTS` is the one vocabulary of kinds: a fault of the same kind has
-the same name on processes and in the simulator. A plan can be written, read back, repeated, and
+the same name on processes and in the simulator. `PACKAGES` has the nemesis' operations that begin
+and end the kinds of `jepsen test --nemesis`. A plan can be written, read back, repeated, and
 made smaller by leaving faults out (`smallest`), since a fault carries its own end.
 
 Random faults of a test (`jepsen.nemesis.faults`) become a plan afterwards: `performed` reads from
@@ -96,6 +97,63 @@ FAULTS: Mapping[str, Kind] = {
 TARGET_ROLES = ("one", "minority", "all", "leader", "partition-leader", "coordinator")
 """Targets that are resolved to nodes only when the fault begins."""
 QUALITIES = tuple(kind for kind, one in FAULTS.items() if one.package == "slow")
+TARGETS = ("one", "one", "minority", "leader", "all")
+ROLES = ("partition-leader", "coordinator")
+"""Targets of clusters that serve Kafka's clients in a test."""
+PARTITIONS = ("isolate", "isolate-leader", "halves", "ring", "bridge", "one_way")
+DISK, FEATURES = "disk", "features"
+"""Packages whose kinds the environment decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What begins a fault, what ends it (nothing if it ends by itself), and its kinds."""
+
+    begin: str
+    end: str
+    shade: str
+    """Its colour in plots."""
+    kinds: tuple[str, ...]
+    """Of disks and features: what the environment has."""
+    by_role: tuple[str, ...] = ()
+    """More kinds, where there are roles."""
+
+
+PACKAGES = {
+    "kill": Package("kill", "start", "#e57373", TARGETS, ROLES),
+    "pause": Package("pause", "resume", "#ffb74d", TARGETS, ROLES),
+    "restart": Package("restart", "", "#4db6ac", ("one", "leader"), ROLES),
+    "rolling": Package("rolling", "", "#81c784", ("controllers", "brokers")),
+    "partition": Package(
+        "partition", "heal", "#9575cd", PARTITIONS, tuple(f"isolate-{role}" for role in ROLES)
+    ),
+    "slow": Package("slow", "restore", "#64b5f6", QUALITIES),
+    "voters": Package("remove-voter", "add-voters", "#dce775", ("one", "leader")),
+    "brokers": Package("remove-broker", "add-broker", "#aed581", ("one",), ROLES),
+    "reassign": Package("reassign", "", "#a1887f", ("one",)),
+    FEATURES: Package("lower-feature", "raise-features", "#fff176", ()),
+    "clock": Package("skew", "unskew", "#f06292", ("one", "minority", "all")),
+    DISK: Package("break-disk", "mend-disk", "#90a4ae", ()),
+}
+"""What the nemesis can do:
+
+kill        the processes of some nodes end at once, and start again after a while
+pause       they stand still, and go on after a while
+restart     one node is asked to end, and started again
+rolling     all nodes of a role, one after the other, each when the one before is in sync again
+partition   some links let nothing pass for a while
+slow        some links delay what they carry, deliver some of it late as a network that loses
+            packets does, or carry few bytes a second
+voters      a controller loses its vote, and gets it back after a while
+brokers     a broker is drained, stopped and unregistered, and joins again with an empty disk
+reassign    a partition gets other replicas, or prefers another leader
+features    a feature of the cluster is finalized at a lower level, and all at their highest later
+clock       the wall clocks of some nodes are off for a while
+disk        a node's disk fails, or has lost or damaged what was written last, as each environment
+            can bring it about
+"""
+_ANOTHER_FORM = ("partition", "slow", "clock", DISK, "reassign", FEATURES)
+"""Packages whose operations have values other than a list of nodes."""
 
 Link = tuple[str, str]
 
@@ -262,8 +320,6 @@ def begin_of(fault: Fault, members: Sequence[str]) -> Todo:
     nodes, package = list(fault.nodes), FAULTS[fault.kind].package
     role = nodes[0] if len(nodes) == 1 and nodes[0] in TARGET_ROLES else ""
     match package:
-        case "kill" | "pause" | "rolling":
-            return Todo(package, role or nodes)
         case "restart":
             return Todo("stop" if fault.for_ms else "restart", role or nodes)
         case "partition":
@@ -274,15 +330,13 @@ def begin_of(fault: Fault, members: Sequence[str]) -> Todo:
             return Todo("skew", role or [[node, round(fault.amount)] for node in nodes])
         case "disk":
             return Todo("break-disk", [nodes[0], fault.kind])
-        case "voters":
-            return Todo("remove-voter", role or nodes)
-        case "brokers":
-            return Todo("remove-broker", role or nodes)
         case "reassign":
             return Todo("reassign", [round(fault.amount), [int(node) for node in nodes]])
         case "features":
             return Todo("lower-feature", [nodes[0], round(fault.amount)])
-    raise InputError(f"{fault.kind}: only scenarios of the simulator have this fault")
+        case "":
+            raise InputError(f"{fault.kind}: only scenarios of the simulator have this fault")
+    return Todo(PACKAGES[package].begin, role or nodes)
 
 
 def end_of(fault: Fault, members: Sequence[str]) -> Todo | None:
@@ -303,17 +357,9 @@ def end_of(fault: Fault, members: Sequence[str]) -> Todo | None:
             return Todo("heal", None if nodes is None else _cut(fault, members))
         case "slow":
             return Todo("restore", _slowed(fault, members))
-    return Todo(_ENDS[package]) if package in _ENDS else None
-
-
-_ENDS = {
-    "clock": "unskew",
-    "disk": "mend-disk",
-    "voters": "add-voters",
-    "brokers": "add-broker",
-    "features": "raise-features",
-}
-"""Packages whose end repairs every fault of the package at once."""
+    # Of all other packages, the end repairs every fault of the package at once.
+    end = PACKAGES[package].end if package else ""
+    return Todo(end) if end else None
 
 
 def _cut(fault: Fault, members: Sequence[str]) -> list[Any]:
@@ -346,29 +392,22 @@ def performed(history: Iterable[Op]) -> Plan:
         for package in _ended_by(op.f):
             _end(found, active.pop(package, ()), invoked_ms)
         for fault in _begun_by(op, invoked_ms):
-            if fault.kind not in _AT_ONCE and op.f != "restart":
-                active.setdefault(FAULTS[fault.kind].package, []).append(len(found))
+            package = FAULTS[fault.kind].package
+            if PACKAGES[package].end or op.f == "stop":
+                active.setdefault(package, []).append(len(found))
             found.append(fault)
     for numbers in active.values():
         _end(found, numbers, last_ms)
     return tuple(found)
 
 
-_AT_ONCE = ("rolling", "reassign")
-_ENDED_BY = {
+_ENDED_BY: Mapping[str, tuple[str, ...]] = {
+    **{one.end: (name,) for name, one in PACKAGES.items() if one.end},
     "start": ("kill", "restart"),
-    "resume": ("pause",),
     # A random partition, slow link or skew replaces the one before.
-    "heal": ("partition",),
     "partition": ("partition",),
-    "restore": ("slow",),
     "slow": ("slow",),
-    "unskew": ("clock",),
     "skew": ("clock",),
-    "mend-disk": ("disk",),
-    "add-voters": ("voters",),
-    "add-broker": ("brokers",),
-    "raise-features": ("features",),
 }
 
 
@@ -414,14 +453,10 @@ def _ends_of(links: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 _OF_NODES = {
-    "kill": "kill",
-    "pause": "pause",
-    "stop": "stop",
-    "restart": "stop",
-    "rolling": "rolling",
-    "remove-voter": "voter",
-    "remove-broker": "broker",
-}
+    PACKAGES[one.package].begin: kind
+    for kind, one in FAULTS.items()
+    if one.package and one.package not in _ANOTHER_FORM
+} | {"stop": "stop"}
 """Operations whose value is a list of nodes, and the kind of the fault."""
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import OpType, operations
-from jepsen.nemesis.faults import PACKAGES, in_words, kind_struck
-from jepsen.nemesis.plan import HEAL
+from jepsen.nemesis.faults import in_words, kind_struck
+from jepsen.nemesis.plan import HEAL, PACKAGES
 from jepsen.report._axes import (
     BOTTOM,
     COLOURS,

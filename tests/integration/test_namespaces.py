@@ -20,7 +20,7 @@ from jepsen.environments import Quality
 from jepsen.environments.local._topology import device_of, owner
 from jepsen.environments.local.namespaces import NamespaceNetwork, check_means
 from jepsen.errors import ClusterError, InputError
-from jepsen.nemesis.faults import PACKAGES
+from jepsen.nemesis.plan import PACKAGES
 from raftctl.localcluster.layout import LocalNode
 from raftctl.localcluster.processes import ProcessRef, wait_gone
 

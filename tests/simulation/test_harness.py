@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jepsen.cli.main import run
-from jepsen.nemesis.faults import PACKAGES
+from jepsen.nemesis.plan import PACKAGES
 
 if TYPE_CHECKING:
     from jepsen.simulator.runner.fork_server import ForkServers

@@ -24,7 +24,7 @@ from jepsen.core import format_faults, overall
 from jepsen.core.spec import RATE_MIN, WORKLOADS, RunSpec
 from jepsen.environments.local import RELAYS
 from jepsen.errors import InputError
-from jepsen.nemesis.faults import PACKAGES
+from jepsen.nemesis.plan import PACKAGES
 from jepsen.store import DEFAULT_STORE, RunFolder
 
 if TYPE_CHECKING:

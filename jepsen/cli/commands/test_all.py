@@ -29,7 +29,7 @@ from jepsen.core import format_faults, overall
 from jepsen.core.spec import RunSpec, check_spec, faults_ready, workloads_in
 from jepsen.environments.local import RELAYS
 from jepsen.errors import ClusterError, InputError
-from jepsen.nemesis.faults import PACKAGES
+from jepsen.nemesis.plan import PACKAGES
 from jepsen.runner.matrix import Cell, Outcome, matrix, progress, read, summary, text, write
 from jepsen.store import DEFAULT_STORE, new_matrix_folder, put_aside, store_of_matrix
 

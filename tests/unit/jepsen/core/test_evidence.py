@@ -11,8 +11,8 @@ from jepsen.core import Ending, cut_short, faults_struck, judge, overall
 from jepsen.core.spec import RunSpec
 from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Processes, Todo
 from jepsen.history import Op, OpType
-from jepsen.nemesis.faults import PACKAGES, in_words, kind_struck, package
-from jepsen.nemesis.plan import HEAL
+from jepsen.nemesis.faults import in_words, kind_struck, package
+from jepsen.nemesis.plan import HEAL, PACKAGES
 from jepsen.runner._running import Progress
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from jepsen.environments.local._relays import crossing_s
 from jepsen.generator.core import NEMESIS, Context, Processes, Todo
 from jepsen.history import Op, OpType
 from jepsen.nemesis import Nemesis
-from jepsen.nemesis.faults import PACKAGES, PARTITIONS, package
-from jepsen.nemesis.plan import HEAL, QUALITIES, cut_links
+from jepsen.nemesis.faults import package
+from jepsen.nemesis.plan import HEAL, PACKAGES, PARTITIONS, QUALITIES, cut_links
 from jepsen.report._plots import SHADES
 
 if TYPE_CHECKING:
