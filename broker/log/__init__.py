@@ -5,7 +5,7 @@ and deletes them, and keeps them in shape: flushes, checkpoints, retention, comp
 layers below it, each importing only those under it:
 
     LogManager
-    cleaning          compaction and the periodic work on all logs
+    LogCleaner        compaction (`_cleaner`)
     directories       one log directory: its logs, its worker, its checkpoints; KIP-113 moves
     partition_log     one partition: segments, leader epochs, bounds, recovery, flushes
     producers         idempotent producers and transactions of one partition

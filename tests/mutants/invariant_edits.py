@@ -18,14 +18,14 @@ _OF_WHEEL = "broker.replication.purgatory._purgatory"
 EDITS = (
     Edit(
         "two_epochs_begin_at_one_offset",
-        "broker.log.partition_log._leader_epochs:LeaderEpochs.assign",
+        "broker.log.partition_log._partition_log:LeaderEpochs.assign",
         "self.truncate_to(start_offset)",
         "self.truncate_to(start_offset + 1)",
         f"{_LOG}test_leader_epochs_that_write_nothing_make_room",
     ),
     Edit(
         "older_epoch_after_a_newer_one",
-        "broker.log.partition_log._leader_epochs:LeaderEpochs.assign",
+        "broker.log.partition_log._partition_log:LeaderEpochs.assign",
         "epoch <= self.latest",
         "epoch < 0",
         f"{_LOG}test_leader_epochs_that_write_nothing_make_room",
@@ -102,7 +102,7 @@ EDITS = (
     ),
     Edit(
         "compacted_segment_loses_its_end",
-        "broker.log.cleaning._cleaner:Cleaning._rewrite",
+        "broker.log._cleaner:Cleaning._rewrite",
         "self._last_of_producers | {group[-1].next_offset - 1}",
         "self._last_of_producers",
         f"{_LOG}test_compaction_keeps_the_span_of_what_it_rewrites",

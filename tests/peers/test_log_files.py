@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.coordinator._batches import batch_of
-from broker.log.cleaning._cleaner import Cleaning
-from broker.log.cleaning._compaction import dirt
+from broker.log._cleaner import Cleaning, dirt
 from broker.log.partition_log import create_log
 from broker.types import TopicPartition
 from raftctl.metadata.configs.topic import TopicConfig

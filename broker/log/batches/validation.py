@@ -124,7 +124,8 @@ def _prepared(
         if config.message_timestamp_before_max_ms != LONG_MAX:
             wanted.oldest = now_ms - config.message_timestamp_before_max_ms
     scan(records, header.record_count, wanted, pause)
-    _refuse(wanted, config)
+    if wanted.untimely or wanted.keyless:
+        raise _refusal(wanted, config)
     return _stored(batch, header, records, config, wanted.max_timestamp)
 
 
@@ -139,9 +140,8 @@ def _unpacked(batch: Buffer, header: BatchHeader, bytes_max: int = OPENED_BYTES_
         raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from None
 
 
-def _refuse(found: Scan, config: TopicConfig) -> None:
-    if not found.untimely and not found.keyless:
-        return
+def _refusal(found: Scan, config: TopicConfig) -> RecordsRefusedError:
+    """Return the error that names every record which the topic does not take (KIP-467)."""
     late, early = config.message_timestamp_after_max_ms, config.message_timestamp_before_max_ms
     time = f"the timestamp is more than {late} ms ahead of the broker's or {early} ms behind"
     key = "a compacted topic takes no record without a key"
@@ -149,7 +149,7 @@ def _refuse(found: Scan, config: TopicConfig) -> None:
     code = ErrorCode.INVALID_TIMESTAMP if found.untimely else ErrorCode.INVALID_RECORD
     first = min(named)
     text = f"{len(named)} records are refused; the first is record {first}: {named[first]}"
-    raise RecordsRefusedError(code, text, dict(sorted(named.items())))
+    return RecordsRefusedError(code, text, dict(sorted(named.items())))
 
 
 def _changes_codec(header: BatchHeader, config: TopicConfig) -> bool:

@@ -23,9 +23,14 @@ KIP-966 (clean shutdown), and Apache Kafka's LogManager.
 """
 
 from broker.log.directories._future_log import FutureLog, FutureLogs, recover_moves
-from broker.log.directories._loading import CLEAN_SHUTDOWN, METADATA_LOG, load
-from broker.log.directories._log_directory import NO_EPOCH, LogDirectory
-from broker.log.directories._removals import Removals
+from broker.log.directories._log_directory import (
+    CLEAN_SHUTDOWN,
+    METADATA_LOG,
+    NO_EPOCH,
+    LogDirectory,
+    Removals,
+    load,
+)
 
 __all__ = [
     "CLEAN_SHUTDOWN",

@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.log import checkpoints
-from broker.log.directories._removals import NAME_MAX
+from broker.log.directories._log_directory import NAME_MAX
 from broker.log.partition_log import create_log
 from broker.types import LogFacts
 from raftctl.errors import ErrorCode, KafkaError, invariant
@@ -34,8 +34,7 @@ from raftctl.runtime.api import Buffer, replace_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.log.directories._log_directory import LogDirectory
-    from broker.log.directories._removals import Removals
+    from broker.log.directories._log_directory import LogDirectory, Removals
     from broker.log.partition_log import PartitionLog
     from broker.types import TopicPartition
     from raftctl.runtime.api import FileSystem, Piece, Runtime

@@ -10,6 +10,7 @@ disk becomes one of these is `broker.log.partition_log._opening`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,27 +19,27 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 from broker.log.batches import markers, record_batch, records, validation
 from broker.log.batches.record_batch import NO_PRODUCER, BatchHeader
 from broker.log.partition_log._flush import Durability
-from broker.log.partition_log._leader_epochs import LeaderEpochs
 from broker.log.partition_log.retention import SegmentFacts, expired
 from broker.log.producers import ProducerStates
 from broker.log.segments import Segment, SegmentList, swap
-from broker.types import Prepared
+from broker.types import EpochEndOffset, Prepared
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from uuid import UUID
 
     from broker.log.batches.records import Search, TimestampOffset
     from broker.log.partition_log._flush import Flusher, FlushPlan
     from broker.log.segments import Limits, Place
     from broker.log.segments.aborted_index import AbortedTransaction
-    from broker.types import EndMarker, EpochEndOffset, TopicPartition
+    from broker.types import EndMarker, TopicPartition
     from raftctl.metadata.configs.topic import TopicConfig
     from raftctl.runtime.api import Buffer, FileSystem, Piece
 
 
+UNKNOWN_EPOCH_END = EpochEndOffset(-1, -1)
 UP_TO_HIGH_WATERMARK = -1
 """The offset of a DeleteRecords request that stands for the high watermark."""
 
@@ -64,6 +65,100 @@ class Recovered:
     """Batches whose headers were read because no snapshot of the producers covers them."""
     lost_from: int | None = None
     """The offset from which on records that had been durable are damaged or gone; None if none."""
+
+
+class LeaderEpochs:
+    """The start offset of each leader epoch in a log: the base of truncation by epoch (KIP-101).
+
+    A log's record of its own history: (leader epoch, start offset) in order; both increase
+    strictly. A leader notes its epoch when it takes over, a follower when it copies a batch of a
+    newer epoch. KIP-279 makes the answer name its epoch, so that two replicas that diverged more
+    than once find their common point step by step.
+    """
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(leader epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        """The newest leader epoch; -1 if there is none."""
+        return self._epochs[-1] if self._epochs else -1
+
+    def invariants(self, log_end_offset: int) -> None:
+        """Check that epochs and their start offsets increase strictly, within the log.
+
+        Equal start offsets would give an epoch no record, and a truncation by epoch no common
+        point: KIP-101 needs the end of an epoch to be the start of the next one.
+        """
+        pairs = zip(self.entries, self.entries[1:], strict=False)
+        ascend = all(one[0] < next_[0] and one[1] < next_[1] for one, next_ in pairs)
+        invariant(ascend, "leader epochs and their start offsets increase")
+        begins = not self._starts or self._starts[-1] <= log_end_offset
+        invariant(begins, "no leader epoch begins above the log's end")
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` began at `start_offset`; return whether it is newer than all others."""
+        if epoch <= self.latest:
+            return False
+        # Epochs that began here or later have no record left: a leader that wrote nothing.
+        self.truncate_to(start_offset)
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        return True
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forget the epochs that began at or after `end_offset`."""
+        while self._starts and self._starts[-1] >= end_offset:
+            self._epochs.pop()
+            self._starts.pop()
+
+    def advance_start(self, offset: int) -> None:
+        """Forget the epochs that ended at or before `offset`, the log's new start."""
+        keep = max(bisect_right(self._starts, offset) - 1, 0)
+        del self._epochs[:keep], self._starts[:keep]
+        if self._starts and self._starts[0] < offset:
+            self._starts[0] = offset
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the leader epoch in which the record at `offset` was written; -1 if unknown."""
+        return next((e for e, start in reversed(self.entries) if start <= offset), -1)
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Return the largest known epoch up to `epoch`, and its end.
+
+        UNKNOWN_EPOCH_END if there is none.
+
+        An epoch newer than all of this log is unknown, too: the caller has batches that this log
+        lacks.
+        """
+        if not self._epochs or epoch == UNKNOWN_EPOCH_END.leader_epoch or epoch > self.latest:
+            return UNKNOWN_EPOCH_END
+        if epoch == self.latest:
+            return EpochEndOffset(epoch, log_end_offset)
+        at = bisect_right(self._epochs, epoch)
+        if at == 0:
+            # Older than all that is left: everything it wrote lies below the first epoch's start.
+            return EpochEndOffset(epoch, self._starts[0])
+        return EpochEndOffset(self._epochs[at - 1], self._starts[at])
+
+    def truncation_point(self, diverging: EpochEndOffset, log_end_offset: int) -> int:
+        """Return where a follower must cut when its leader's log agrees only up to `diverging`.
+
+        If this log lacks that epoch, the follower cuts after its newest older one and asks again.
+        """
+        own = self.end_offset_for(diverging.leader_epoch, log_end_offset)
+        if own == UNKNOWN_EPOCH_END or own.leader_epoch == diverging.leader_epoch:
+            own_end = log_end_offset if own == UNKNOWN_EPOCH_END else own.end_offset
+            return min(own_end, diverging.end_offset)
+        return min(own.end_offset, log_end_offset)
 
 
 class PartitionLog:
@@ -243,7 +338,7 @@ class PartitionLog:
             if active.must_roll(header, self.config, self.wall_ms):
                 self.roll(active.successor_base(header))
             self._segments.active.append(pieces, header)
-            self._note_epoch(header)
+            self.epochs.assign(header.leader_epoch, header.base_offset)
             self._note_producer(header, self._segments.active, lambda: b"".join(pieces))
         except OSError as error:
             raise self._broken(error) from error
@@ -282,10 +377,6 @@ class PartitionLog:
             if not segment.aborted.exists:
                 self._durability.renamed()
             segment.aborted.add(aborted)
-
-    def _note_epoch(self, header: BatchHeader) -> None:
-        if header.leader_epoch > self.epochs.latest:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
 
     def roll(self, base_offset: int) -> None:
         """Begins a new segment, whose first batch is not below `base_offset`."""
@@ -588,7 +679,7 @@ class PartitionLog:
         begin, noted = min(base_offset, epochs_from), 0
         for at, segment in self._segments.batches(begin):
             noted += 1
-            self._note_epoch(at.header)
+            self.epochs.assign(at.header.leader_epoch, at.header.base_offset)
             if at.header.base_offset >= base_offset:
                 self._note_producer(
                     at.header, segment, partial(segment.read, at.position, at.header.size)

@@ -4,6 +4,15 @@ A fetcher sends the ordinary Fetch for all partitions that follow its leader, in
 that names those that changed, and applies the response. With `num.replica.fetchers` above 1 a
 leader has several fetchers, and each partition belongs to one of them.
 
+`FollowerSession` is the follower's end of the fetch session (KIP-227); the leader's end is
+`broker.apis`. After any doubt (a lost response, a session that the leader no longer has) the next
+Fetch names all partitions and opens a new session. Otherwise it names those that were wanted or
+dropped since the one before it.
+
+`Followings` are the partitions of one fetcher. A Fetch costs by what has changed, so only *touched*
+partitions are looked at: new ones, those in the last response, and those that changed by
+themselves. Partitions that back off after an error wait on a list of their own.
+
 A partition is known by its `Following`, a new one for each leader epoch: a response for an older
 one is dropped. Logs are cut only where the leader says that leader epochs diverge, or where it ends
 (row R4). The work on one partition involves no wait; between partitions other tasks run.
@@ -14,23 +23,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 from broker.replication.fetcher._connection import BrokerConnection, connect
-from broker.replication.fetcher._following import Following, Followings
 from broker.replication.partition import Fetched, Partition
 from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from uuid import UUID
 
     from broker.log import LogManager
+    from broker.protocol.messages import data as wire
     from broker.replication.partition import Throttle
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
+    from raftctl.runtime.api import Buffer
 
 FETCH_KEY, FETCH_VERSION = 1, 17
 LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
@@ -45,6 +56,258 @@ _GATHER_SECONDS = 0.000_1
 A Fetch that waits at the leader must end before it can name them, and opening a session costs by
 the partitions in it.
 """
+
+_NO_SESSION = 0
+_FIRST_EPOCH = 0
+_EPOCH_MAX = 2**31 - 1
+NOT_ASKED = -1
+
+K = TypeVar("K")
+W = TypeVar("W")
+
+Key = tuple["UUID", int]
+"""Topic id and partition."""
+
+
+class NextFetch(NamedTuple, Generic[K, W]):
+    """The next Fetch: its session, and the partitions that it names, each with its fields."""
+
+    session_id: int
+    epoch: int
+    changed: Mapping[K, W]
+    forgotten: tuple[K, ...]
+
+
+class FollowerSession(Generic[K, W]):
+    """The session with one leader. For each `next` there is one `answered` or `failed`.
+
+    It compares the fields `W` of a partition `K` with those that it sent before, and nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._id = _NO_SESSION
+        self._epoch = _FIRST_EPOCH
+        self._wanted: dict[K, W] = {}
+        self._known: dict[K, W] = {}
+        """What the leader knows of our wants."""
+        self._touched: dict[K, None] = {}
+        """Where the two may differ."""
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def invariants(self, following: Collection[K]) -> None:
+        """Check that wants are of partitions that follow, and that differences are remembered."""
+        invariant(self._wanted.keys() <= set(following), "only what follows is wanted")
+        invariant(0 <= self._epoch <= _EPOCH_MAX, "a session's epoch is a number of the protocol")
+        if self._epoch != _FIRST_EPOCH:
+            differ = {
+                key
+                for key in self._wanted.keys() | self._known.keys()
+                if self._wanted.get(key) != self._known.get(key)
+            }
+            invariant(differ <= self._touched.keys(), "what the leader does not know is touched")
+
+    def want(self, key: K, fields: W) -> None:
+        """Set the fields of a partition from now on."""
+        self._wanted[key] = fields
+        self._touched[key] = None
+
+    def drop(self, key: K) -> None:
+        """Remove a partition from the session."""
+        if self._wanted.pop(key, None) is not None:
+            self._touched[key] = None
+
+    def next(self) -> NextFetch[K, W]:
+        """Return the Fetch after which the leader knows all requests."""
+        if self._epoch == _FIRST_EPOCH:
+            self._known = dict(self._wanted)
+            self._touched.clear()
+            return NextFetch(self._id, self._epoch, dict(self._wanted), ())
+        changed: dict[K, W] = {}
+        forgotten: list[K] = []
+        for key in self._touched:
+            known, wanted = self._known.pop(key, None), self._wanted.get(key)
+            if wanted is not None:
+                self._known[key] = wanted
+                if wanted != known:
+                    changed[key] = wanted
+            elif known is not None:
+                forgotten.append(key)
+        self._touched.clear()
+        return NextFetch(self._id, self._epoch, changed, tuple(forgotten))
+
+    def answered(self, error: ErrorCode, session_id: int) -> None:
+        """Note the leader's response to the Fetch."""
+        if error is not ErrorCode.NONE:
+            self._restart()
+            # What the leader does not have it need not end.
+            self._id = self._id if error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND else 0
+        elif session_id == _NO_SESSION:
+            # It had no room for a session, or has ended an empty one.
+            self._id = _NO_SESSION
+            self._restart()
+        else:
+            self._id = session_id
+            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+
+    def failed(self) -> None:
+        """Note that no response came, so that the leader's knowledge is unknown."""
+        self._restart()
+
+    def _restart(self) -> None:
+        self._epoch = _FIRST_EPOCH
+
+
+@dataclass(eq=False, slots=True)
+class Following:
+    """A partition that follows its leader in one leader epoch."""
+
+    replica: Partition
+    leader_epoch: int
+    fetch_offset: int = NOT_ASKED
+    """The offset in the last Fetch, from which the leader sends."""
+    failures: int = 0
+    """The errors since the last good response."""
+    not_before: float = 0.0
+    """The loop's time before which it is not asked for again, after an error."""
+    out_of_range: bool = False
+    """Whether the leader's bounds must be asked for first."""
+    is_behind: bool = True
+    """Whether it lacks committed records, as far as is known."""
+
+    @property
+    def key(self) -> Key:
+        """As a Fetch names it."""
+        return self.replica.topic_id, self.replica.partition.partition
+
+
+class Followings:
+    """All partitions of one fetcher."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """`max_bytes`: of one partition in an answer."""
+        self._max_bytes = max_bytes
+        self._all: dict[TopicPartition, Following] = {}
+        self._by_key: dict[Key, Following] = {}
+        self._touched: dict[Following, None] = {}
+        self._waiting: dict[Following, None] = {}
+        """Those that are not asked for before their time."""
+        self.session: FollowerSession[Key, wire.FetchPartition] = FollowerSession()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Following]:
+        return iter(self._all.values())
+
+    def get(self, partition: TopicPartition) -> Following | None:
+        """The partition as it follows now."""
+        return self._all.get(partition)
+
+    def asked(self, topic_id: UUID | None, partition_id: int) -> Following | None:
+        """Return the partition that a response belongs to; None if it is not asked for.
+
+        A response may still name a partition that no longer follows, or that follows in a newer
+        leader epoch: its records may be another history by now.
+        """
+        following = None if topic_id is None else self._by_key.get((topic_id, partition_id))
+        return None if following is None or following.fetch_offset == NOT_ASKED else following
+
+    def is_current(self, following: Following) -> bool:
+        """Return whether it still follows this leader, in this leader epoch."""
+        return self._all.get(following.replica.partition) is following
+
+    def invariants(self) -> None:
+        """Check that a partition follows once, and is asked for, waits, or is in the session."""
+        known = set(self._all.values())
+        invariant(known == set(self._by_key.values()), "a partition is known by name and by id")
+        invariant(self._touched.keys() <= known, "what is looked at follows")
+        invariant(self._waiting.keys() <= known, "what waits follows")
+        both = self._touched.keys() & self._waiting.keys()
+        invariant(not both, "what waits is not looked at")
+        for partition, one in self._all.items():
+            invariant(one.replica.partition == partition, "a partition follows under its own name")
+            invariant(not one.replica.state.is_leader, "a leader copies from nobody")
+            current = one.leader_epoch == one.replica.state.leader_epoch
+            invariant(current, "a partition follows in its leader epoch")
+        self.session.invariants(self._by_key.keys())
+
+    # --- who follows ------------------------------------------------------------------------------
+
+    def follow(self, replica: Partition) -> None:
+        """Add a partition, or note its new leader epoch."""
+        self.unfollow(replica.partition)
+        following = Following(replica, replica.state.leader_epoch)
+        self._all[replica.partition] = self._by_key[following.key] = following
+        self._touched[following] = None
+
+    def unfollow(self, partition: TopicPartition) -> None:
+        """Forget a partition."""
+        following = self._all.pop(partition, None)
+        if following is None:
+            return
+        self._touched.pop(following, None)
+        self._waiting.pop(following, None)
+        del self._by_key[following.key]
+        self.session.drop(following.key)
+
+    # --- what to look at --------------------------------------------------------------------------
+
+    @property
+    def touched(self) -> list[Following]:
+        """The partitions to look at before the next Fetch."""
+        return list(self._touched)
+
+    def touch(self, partition: TopicPartition) -> None:
+        """Note that the request for the partition may change."""
+        following = self._all.get(partition)
+        if following is not None and following not in self._waiting:
+            self._touched[following] = None
+
+    def wait(self, following: Following, until: float) -> None:
+        """Leave a partition out of fetches until that time."""
+        following.not_before = until
+        if self.is_current(following):
+            self._touched.pop(following, None)
+            self._waiting[following] = None
+            self.session.drop(following.key)
+
+    def hold(self, is_held: Callable[[Following], bool], until: float) -> None:
+        """Leave out the partitions for which `is_held`, unless they wait already; looks at all."""
+        for following in self:
+            if following not in self._waiting and is_held(following):
+                self.wait(following, until)
+
+    def is_ready(self, now: float) -> bool:
+        """Return whether there is any to ask for; take back those that have waited long enough."""
+        due = [following for following in self._waiting if following.not_before <= now]
+        for following in due:
+            del self._waiting[following]
+            self._touched[following] = None
+        return bool(self._touched) or bool(self.session)
+
+    def ready_at(self) -> float | None:
+        """Return when the next waiting partition is due; None if none waits."""
+        return min((following.not_before for following in self._waiting), default=None)
+
+    def update_session(self) -> None:
+        """Put the requests of all touched partitions into the session."""
+        for following in self._touched:
+            log = following.replica.log
+            following.fetch_offset = log.log_end_offset
+            self.session.want(
+                following.key,
+                {
+                    "partition": following.replica.partition.partition,
+                    "current_leader_epoch": following.leader_epoch,
+                    "fetch_offset": following.fetch_offset,
+                    "last_fetched_epoch": log.epochs.latest,
+                    "log_start_offset": log.log_start_offset,
+                    "partition_max_bytes": self._max_bytes,
+                },
+            )
+        self._touched.clear()
 
 
 class Fetcher:
@@ -233,26 +496,27 @@ class Fetcher:
             except KafkaError as failed:
                 self._back_off(following, str(failed))
 
-    async def _exchange(self, connection: BrokerConnection) -> dict[str, Any]:
+    async def _exchange(self, connection: BrokerConnection) -> wire.FetchResponse:
         self._stop_gathering()
         message = self._request()
         timeout_ms = self._config.replica_socket_timeout_ms
         self._is_waiting = True
         try:
-            return await connection.call(FETCH_KEY, FETCH_VERSION, message, timeout_ms)
+            answer = await connection.call(FETCH_KEY, FETCH_VERSION, message, timeout_ms)
         except KafkaError:
             self._followings.session.failed()
             raise
         finally:
             self._is_waiting = False
+        return cast("wire.FetchResponse", answer)
 
-    def _request(self) -> dict[str, Any]:
+    def _request(self) -> wire.FetchRequest:
         config = self._config
         self._followings.update_session()
         fetch = self._followings.session.next()
-        topics: dict[UUID, list[dict[str, Any]]] = {}
-        for (topic_id, partition_id), wanted in fetch.changed.items():
-            topics.setdefault(topic_id, []).append({"partition": partition_id, **wanted})
+        topics: dict[UUID, list[wire.FetchPartition]] = {}
+        for (topic_id, _), wanted in fetch.changed.items():
+            topics.setdefault(topic_id, []).append(wanted)
         forgotten: dict[UUID, list[int]] = {}
         for topic_id, partition_id in fetch.forgotten:
             forgotten.setdefault(topic_id, []).append(partition_id)
@@ -264,6 +528,7 @@ class Fetcher:
             "max_wait_ms": config.replica_fetch_wait_max_ms,
             "min_bytes": config.replica_fetch_min_bytes,
             "max_bytes": config.replica_fetch_response_max_bytes,
+            "isolation_level": 0,
             "session_id": fetch.session_id,
             "session_epoch": fetch.epoch,
             "topics": [{"topic_id": t, "partitions": parts} for t, parts in topics.items()],
@@ -272,21 +537,25 @@ class Fetcher:
             ],
         }
 
-    async def _apply(self, answer: dict[str, Any]) -> None:
+    async def _apply(self, answer: wire.FetchResponse) -> None:
         handled = 0
         for topic in answer["responses"]:
             for data in topic["partitions"]:
-                following = self._followings.asked((topic["topic_id"], data["partition_index"]))
+                following = self._followings.asked(topic["topic_id"], data["partition_index"])
                 if following is None:
                     continue
                 self._followings.touch(following.replica.partition)
-                self._apply_one(following, data)
-                handled += len(data["records"] or b"")
+                # The decoder gives one buffer; only a response to be sent has pieces of files.
+                records = cast("Buffer", data["records"] or b"")
+                self._apply_one(following, data, records)
+                handled += len(records)
                 if handled >= _YIELD_BYTES:
                     handled = 0
                     await asyncio.sleep(0)
 
-    def _apply_one(self, following: Following, data: dict[str, Any]) -> None:
+    def _apply_one(
+        self, following: Following, data: wire.FetchResponsePartitionData, records: Buffer
+    ) -> None:
         replica = following.replica
         error = ErrorCode(data["error_code"])
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -297,22 +566,23 @@ class Fetcher:
             return
         following.failures = 0
         if replica.log.log_end_offset != following.fetch_offset:
+            # The log was cut, or began again, after the request: these records do not continue it.
             return
         diverging = data["diverging_epoch"]
-        if diverging["end_offset"] >= 0:
+        if diverging is not None and diverging["end_offset"] >= 0:
             agreed = EpochEndOffset(diverging["epoch"], diverging["end_offset"])
             self._cut(replica, replica.truncate_to_agree(agreed))
             return
         try:
             changed = replica.append_fetched(
-                Fetched(data["records"] or b"", data["high_watermark"], data["log_start_offset"])
+                Fetched(records, data["high_watermark"], data["log_start_offset"])
             )
         except KafkaError as failed:
             self._back_off(following, str(failed))
             return
         following.is_behind = replica.log.log_end_offset < data["high_watermark"]
-        if data["records"] and replica.fetches_throttled:
-            self._throttle.record(len(data["records"]), int(self._loop.time() * 1000))
+        if records and replica.fetches_throttled:
+            self._throttle.record(len(records), int(self._loop.time() * 1000))
         if changed:
             self._notify_changed(replica.partition)
 
@@ -331,24 +601,23 @@ class Fetcher:
         self, connection: BrokerConnection, following: Following, timestamp: int
     ) -> int | None:
         partition = following.replica.partition
-        lookup = {
+        lookup: wire.ListOffsetsPartition = {
             "partition_index": partition.partition,
             "current_leader_epoch": following.leader_epoch,
             "timestamp": timestamp,
         }
-        message = {
+        message: wire.ListOffsetsRequest = {
             "replica_id": self._config.node_id,
             "isolation_level": 0,
             "topics": [{"name": partition.topic, "partitions": [lookup]}],
         }
         timeout_ms = self._config.replica_socket_timeout_ms
         answer = await connection.call(LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION, message, timeout_ms)
-        found = _only_partition(answer)
+        found = _only_partition(cast("wire.ListOffsetsResponse", answer))
         if found["error_code"]:
             self._back_off(following, ErrorCode(found["error_code"]).name)
             return None
-        offset: int = found["offset"]
-        return offset
+        return found["offset"]
 
     def _cut(self, replica: Partition, shorter: bool) -> None:
         if shorter:
@@ -364,8 +633,8 @@ class Fetcher:
         log("fetch_refused", partition=str(following.replica.partition), why=why)
 
 
-def _only_partition(answer: dict[str, Any]) -> dict[str, Any]:
-    found: list[dict[str, Any]] = [one for t in answer["topics"] for one in t["partitions"]]
+def _only_partition(answer: wire.ListOffsetsResponse) -> wire.ListOffsetsPartitionResponse:
+    found = [one for t in answer["topics"] for one in t["partitions"]]
     if len(found) != 1:
         text = f"the leader answers {len(found)} partitions where one was asked for"
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
@@ -445,7 +714,7 @@ class Fetchers:
             self._fetchers[link].touch(partition)
 
     def _number_for(self, partition: TopicPartition) -> int:
-        # BrokerDirectory on different connections; Python's own hash differs from run to run.
+        # Spreads a topic over the connections. Python's own hash differs from run to run.
         spread = zlib.crc32(partition.topic.encode()) + partition.partition
         return spread % self._context.config.num_replica_fetchers
 

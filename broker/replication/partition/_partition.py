@@ -219,10 +219,13 @@ class Partition:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether this replica has records that count only once they are flushed."""
-        log = self.log
-        unflushed = log.log_end_offset - log.recovery_point
-        return unflushed > 0 and (log.config.flush_on_ack or self.is_flush_due)
+        """Whether this replica has records that count only once they are flushed.
+
+        With `flush.on.ack` these are all records, else `flush.messages` of them or more.
+        """
+        config = self.log.config
+        unflushed_max = 1 if config.flush_on_ack else config.flush_messages
+        return self.log.log_end_offset - self.log.recovery_point >= unflushed_max
 
     @property
     def is_flush_due(self) -> bool:

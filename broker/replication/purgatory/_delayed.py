@@ -50,8 +50,9 @@ class _AwaitsReplicas(DelayedOperation["list[A]"], Generic[A]):
 
     def complete_at_once(self) -> bool:
         """Take the results that are known already; return whether those are all."""
-        for partition in self.partitions:
-            self.is_complete_after(partition)
+        for index, one in list(self._awaited.items()):
+            if self._resolve(index, one):
+                del self._awaited[index]
         return not self._awaited
 
     def is_complete_after(self, partition: TopicPartition) -> bool:

@@ -21,9 +21,7 @@ Source: KIP-74 (response limits), KIP-227 (fetch sessions), KIP-392 (fetch from 
 replica), KIP-98 (read committed).
 """
 
-from broker.replication.reads._broker_directory import BrokerDirectory
-from broker.replication.reads._offset_lookups import OffsetLookups
-from broker.replication.reads._reads import Reads
+from broker.replication.reads._reads import BrokerDirectory, OffsetLookups, Reads
 
 __all__ = [
     "BrokerDirectory",

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log import LogManager
+from broker.log import _cleaner as compaction
+from broker.log._cleaner import Cleaning, OffsetMap
 from broker.log.batches import records
 from broker.log.batches.record_batch import DELETE_HORIZON, parse_header
-from broker.log.cleaning import _compaction as compaction
-from broker.log.cleaning._cleaner import Cleaning
-from broker.log.cleaning._compaction import OffsetMap
 from broker.log.partition_log.retention import SegmentFacts
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition

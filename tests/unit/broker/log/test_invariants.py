@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.log import LogManager
-from broker.log.cleaning import _compaction as compaction
-from broker.log.cleaning._cleaner import Cleaning
+from broker.log import _cleaner as compaction
+from broker.log._cleaner import Cleaning
 from broker.types import EndMarker, TopicPartition
 from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.batches import keyed_batch, make_batch

@@ -12,7 +12,7 @@ import pytest
 
 from broker.log import LogManager, checkpoints
 from broker.log.directories import CLEAN_SHUTDOWN
-from broker.log.directories._removals import AT_ONCE
+from broker.log.directories._log_directory import AT_ONCE
 from broker.log.partition_log import fsync_marker
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition

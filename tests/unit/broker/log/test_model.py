@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.log import _cleaner as compaction
+from broker.log._cleaner import Cleaning
 from broker.log.batches.records import opened
-from broker.log.cleaning import _compaction as compaction
-from broker.log.cleaning._cleaner import Cleaning
 from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.batches import keyed_batch
 from tests.unit.broker.log.fake_files import FakeFiles

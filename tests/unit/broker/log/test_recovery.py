@@ -285,7 +285,7 @@ def test_a_crash_at_any_time_keeps_what_was_flushed_and_a_prefix_of_the_rest(
     assert recovered.log_end_offset >= durable
     model = new_log(FakeFiles())
     for header in found:
-        model._note_epoch(header)
+        model.epochs.assign(header.leader_epoch, header.base_offset)
         model.producers.note(header)
     assert recovered.epochs.entries == model.epochs.entries
     assert [recovered.producers.get(p) for p in (0, 1)] == [model.producers.get(p) for p in (0, 1)]

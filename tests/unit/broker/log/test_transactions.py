@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from broker.log import _cleaner as compaction
 from broker.log import dump
+from broker.log._cleaner import Cleaning
 from broker.log.batches import markers, records
 from broker.log.batches.markers import Marker, MarkerKind
 from broker.log.batches.record_batch import TRANSACTIONAL, parse_header
-from broker.log.cleaning import _compaction as compaction
-from broker.log.cleaning._cleaner import Cleaning
 from broker.log.segments import aborted_index
 from broker.log.segments.aborted_index import AbortedIndex, AbortedTransaction
 from broker.types import EndMarker

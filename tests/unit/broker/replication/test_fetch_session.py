@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.apis.handler.fetch_sessions import FetchSessions, SessionRequest, Wanted
-from broker.replication.fetcher._following import FollowerSession, NextFetch
+from broker.replication.fetcher._fetcher import FollowerSession, NextFetch
 from broker.types import FetchKey as Key
 from broker.types import FetchResult
 from raftctl.errors import ErrorCode
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 K = TypeVar("K")
+Fields: TypeAlias = dict[str, Any]
 pytestmark = pytest.mark.req("R1")
 
 
@@ -26,7 +27,7 @@ def wants(**offsets: int) -> dict[str, dict[str, Any]]:
     return {name: {"offset": offset} for name, offset in offsets.items()}
 
 
-def named(session: FollowerSession[K], wanted: Mapping[K, dict[str, Any]]) -> NextFetch[K]:
+def named(session: FollowerSession[K, Fields], wanted: Mapping[K, Fields]) -> NextFetch[K, Fields]:
     """The next Fetch, when all of this is wanted and nothing else."""
     for key in [key for key in session._wanted if key not in wanted]:
         session.drop(key)
@@ -36,7 +37,7 @@ def named(session: FollowerSession[K], wanted: Mapping[K, dict[str, Any]]) -> Ne
 
 
 def test_the_first_fetch_names_all_the_next_what_changed() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FollowerSession[str, Fields] = FollowerSession()
     assert named(session, wants(a=1, b=1)) == NextFetch(0, 0, wants(a=1, b=1), ())
     session.answered(ErrorCode.NONE, 77)
     assert named(session, wants(a=1, b=2)) == NextFetch(77, 1, wants(b=2), ())
@@ -45,14 +46,14 @@ def test_the_first_fetch_names_all_the_next_what_changed() -> None:
 
 
 def test_without_a_session_all_are_named_each_time() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FollowerSession[str, Fields] = FollowerSession()
     for _ in range(2):
         assert named(session, wants(a=1)) == NextFetch(0, 0, wants(a=1), ())
         session.answered(ErrorCode.NONE, 0)
 
 
 def test_after_a_lost_answer_the_session_is_ended_and_another_begun() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FollowerSession[str, Fields] = FollowerSession()
     named(session, wants(a=1))
     session.answered(ErrorCode.NONE, 77)
     named(session, wants(a=1))
@@ -65,7 +66,7 @@ def test_after_a_lost_answer_the_session_is_ended_and_another_begun() -> None:
 
 
 def test_epochs_begin_again_after_the_largest() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FollowerSession[str, Fields] = FollowerSession()
     named(session, wants(a=1))
     session._epoch = 2**31 - 1
     session.answered(ErrorCode.NONE, 7)
@@ -73,7 +74,7 @@ def test_epochs_begin_again_after_the_largest() -> None:
 
 
 def test_what_is_wanted_and_dropped_between_two_fetches_is_not_named() -> None:
-    session: FollowerSession[str] = FollowerSession()
+    session: FollowerSession[str, Fields] = FollowerSession()
     named(session, wants(a=1, b=1))
     session.answered(ErrorCode.NONE, 77)
     session.want("c", {"offset": 1})
@@ -98,7 +99,7 @@ def test_the_leader_reads_what_the_follower_wants_or_refuses(
     rounds: list[tuple[dict[str, int], str]], slots: int
 ) -> None:
     leader = FetchSessions(slots, random.Random(1))
-    follower: FollowerSession[Key] = FollowerSession()
+    follower: FollowerSession[Key, Fields] = FollowerSession()
     for offsets, fate in rounds:
         wanted = {Key(n, 0): Wanted(0, offset, 0, 0, 1) for n, offset in offsets.items()}
         told = named(follower, {key: one._asdict() for key, one in wanted.items()})

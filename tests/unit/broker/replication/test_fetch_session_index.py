@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.replication.fetcher._fetcher import Fetcher
-from broker.replication.fetcher._following import FollowerSession
+from broker.replication.fetcher._fetcher import Fetcher, FollowerSession
 from broker.replication.partition import FetchSessionIndex, Partition
 from broker.replication.reads import Reads
 from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
@@ -271,7 +270,7 @@ async def test_a_follower_looks_at_what_an_answer_spoke_of(monkeypatch: pytest.M
     looked: list[int] = []
     want = FollowerSession.want
 
-    def spy(session: FollowerSession[Any], key: Any, fields: dict[str, Any]) -> None:
+    def spy(session: FollowerSession[Any, Any], key: Any, fields: dict[str, Any]) -> None:
         looked.append(key[1])
         want(session, key, fields)
 
