@@ -9,13 +9,13 @@ them back with `appended`, and sends the response once they have committed.
       ▲                                                                        │
       └─────────────────────────────── renounce ◀──────────────────────────────┘
 
-It decides, one package or module an aspect:
+It decides, one package or module an aspect; the door of each says which requests are its own:
 
-* `cluster`: registration, heartbeats, fencing and controlled shutdown of brokers;
-* `partitions`: leaders, ISRs and assignments of replicas;
+* `_cluster_control`: registration, heartbeats, fencing and shutdown of nodes; producer ids;
+* `partitions`: topics, leaders, ISRs and assignments of replicas;
+* `configs`: dynamic configs and feature levels;
 * `kv`: keys and values, sessions and locks;
-* `security`: quotas, access control lists and SCRAM credentials;
-* configs, features and producer ids.
+* `security`: quotas, access control lists and SCRAM credentials.
 
 It must not know: sockets, files, the clock (`now_ms` is an argument), the Raft log or its
 voters beyond their ids, Kafka's wire protocol. Soft state is limited to deadlines and work in

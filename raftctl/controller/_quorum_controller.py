@@ -24,25 +24,11 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from raftctl.controller._config_control import alter_configs
-from raftctl.controller._feature_control import no_quorum, update_features
-from raftctl.controller._result import ControllerResult, admin_result
-from raftctl.controller.cluster import (
-    ClusterControl,
-    ControllerRegistrations,
-    allocate_producer_ids,
-)
+from raftctl.controller._cluster_control import ClusterControl, allocate_producer_ids
+from raftctl.controller.configs import config_decisions
 from raftctl.controller.kv import KvCoordination, handle_kv, handle_puts
-from raftctl.controller.partitions import (
-    LeaderBalancer,
-    PartitionReconciler,
-    TopicControl,
-    alter_partitions,
-    alter_reassignments,
-    assign_replicas,
-    elect_leaders,
-)
-from raftctl.controller.security import alter_client_quotas, alter_scram, create_acls, delete_acls
+from raftctl.controller.partitions import LeaderBalancer, PartitionReconciler, partition_decisions
+from raftctl.controller.security import SECURITY_DECISIONS
 from raftctl.errors import invariant
 from raftctl.metadata.features import METADATA_VERSION_FEATURE, first_levels
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
@@ -53,22 +39,10 @@ from raftctl.metadata.records import (
     NoOpRecord,
     Record,
 )
-from raftctl.metadata.requests.admin import (
-    AlterConfigsRequest,
-    AlterReassignmentsRequest,
-    CreatePartitionsRequest,
-    DescribeQuorumRequest,
-    ElectLeadersRequest,
-    UnregisterBrokerRequest,
-    UpdateFeaturesRequest,
-)
+from raftctl.metadata.requests.admin import UnregisterBrokerRequest
 from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
-    AlterPartitionRequest,
-    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
     RegisterBrokerRequest,
     RegisterControllerRequest,
 )
@@ -79,22 +53,16 @@ from raftctl.metadata.requests.kv import (
     KvGetRequest,
     KvPutRequest,
 )
-from raftctl.metadata.requests.security import (
-    AlterClientQuotasRequest,
-    AlterScramRequest,
-    CreateAclsRequest,
-    DeleteAclsRequest,
-)
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from raftctl.controller._config import ControllerConfig
+    from raftctl.controller._result import ControllerResult, Decision
     from raftctl.errors import KafkaError
     from raftctl.metadata.requests import ControllerRequest
 
-    _Decision = Callable[[MetadataImage, Any], ControllerResult]
     _TimedDecision = Callable[[MetadataImage, Any, int], ControllerResult]
     """Decision of a request that starts or extends a session; the last argument is now (ms)."""
 
@@ -124,13 +92,19 @@ class QuorumController:
         a feature level is raised only once the levels that each of them supports are known.
         """
         self._config = config
-        self._controllers = ControllerRegistrations(config.cluster_id, config.settings(), voter_ids)
         self._reconciler = PartitionReconciler(config)
-        self._cluster = ClusterControl(config, self._reconciler)
-        self._topics = TopicControl(config, rng)
+        self._cluster = ClusterControl(config, self._reconciler, voter_ids)
         self._balancer = LeaderBalancer(config)
         self._coordination = KvCoordination(config.kv_bytes_max)
-        self._decisions = self._table()
+        block = config.producer_id_block
+        self._decisions: Mapping[type, Decision] = {
+            AllocateProducerIdsRequest: partial(allocate_producer_ids, block=block),
+            RegisterControllerRequest: self._cluster.controllers.register,
+            UnregisterBrokerRequest: self._cluster.unregister,
+            **partition_decisions(config, rng),
+            **config_decisions(config, self._reconciler, self._cluster.controllers),
+            **SECURITY_DECISIONS,
+        }
         self._timed_decisions: Mapping[type, _TimedDecision] = {
             BrokerHeartbeatRequest: self._cluster.heartbeat,
             RegisterBrokerRequest: self._cluster.register,
@@ -145,32 +119,6 @@ class QuorumController:
         """Records up to `_open_last_offset` that were replayed and are in no image yet."""
         self._open_last_offset = -1
         self._open_timestamp_ms = 0
-
-    def _table(self) -> Mapping[type, _Decision]:
-        """Return the decision for each type of request that needs no clock."""
-        config, defaults = self._config, self._config.topic_defaults
-        block = config.producer_id_block
-        return {
-            AllocateProducerIdsRequest: partial(allocate_producer_ids, block=block),
-            AlterClientQuotasRequest: alter_client_quotas,
-            AlterConfigsRequest: partial(alter_configs, config=config, reconciler=self._reconciler),
-            AlterPartitionRequest: partial(alter_partitions, defaults=defaults),
-            AlterReassignmentsRequest: partial(alter_reassignments, defaults=defaults),
-            AlterScramRequest: alter_scram,
-            AssignReplicasToDirsRequest: partial(assign_replicas, defaults=defaults),
-            CreateAclsRequest: create_acls,
-            CreatePartitionsRequest: self._topics.create_partitions,
-            CreateTopicsRequest: self._topics.create,
-            DeleteAclsRequest: delete_acls,
-            DeleteTopicsRequest: self._topics.delete,
-            DescribeQuorumRequest: no_quorum,
-            ElectLeadersRequest: partial(elect_leaders, defaults=defaults),
-            RegisterControllerRequest: self._controllers.register,
-            UnregisterBrokerRequest: self._unregister,
-            UpdateFeaturesRequest: partial(
-                update_features, defaults=defaults, controllers=self._controllers
-            ),
-        }
 
     @property
     def active(self) -> bool:
@@ -217,7 +165,6 @@ class QuorumController:
         self._reconciler.clear()
         self._balancer.stop()
         self._coordination.renounce()
-        self._controllers.clear()
 
     def handle(self, request: ControllerRequest, now_ms: int) -> ControllerResult:
         """Decide a request. Its records must be appended before the next call.
@@ -232,18 +179,6 @@ class QuorumController:
         if (decide := self._timed_decisions.get(type(request))) is not None:
             return decide(self.image, request, now_ms)
         return self._decisions[type(request)](self.image, request)
-
-    def _unregister(
-        self, image: MetadataImage, request: UnregisterBrokerRequest
-    ) -> ControllerResult:
-        """Unregister a broker, a controller, or a node that has both roles.
-
-        A node that is still running registers again.
-        """
-        records = self._controllers.unregister(image, request.broker_id)
-        if records is None or request.broker_id in image.brokers:
-            return self._cluster.unregister(image, request, records or ())
-        return admin_result(records, [])
 
     def handle_puts(self, requests: Sequence[KvPutRequest]) -> list[KvRecord | KafkaError]:
         """Decide many puts; return the record or the error of each, in order.

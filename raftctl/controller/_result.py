@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raftctl.errors import ErrorCode
 from raftctl.metadata.requests.admin import AdminResponse
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerResponse
     from raftctl.metadata.requests.admin import Outcome
+
+    Decision = Callable[[MetadataImage, Any], "ControllerResult"]
+    """Decision of one type of request, on the newest image."""
 
 
 class ControllerResult(NamedTuple):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from raftctl.controller._cluster_control import ClusterControl
+
 from broker.log.producers import ProducerStates
 from broker.replication import ReplicaManager
 from broker.replication.partition import IsrProposal, Partition, PartitionState
 from raftctl.controller import QuorumController
-from raftctl.controller.cluster import ClusterControl
 from raftctl.controller.partitions import _partition_change as partition_change
 from raftctl.controller.partitions import _partition_reconciler as settling
 from raftctl.controller.partitions import _replication_control as replication_control
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from broker.types import EpochEndOffset, FetchPartition
     from raftctl.codec import Row
-    from raftctl.controller.cluster._cluster_control import _Heartbeat
+    from raftctl.controller._cluster_control import _Heartbeat
     from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest

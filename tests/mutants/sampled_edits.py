@@ -292,21 +292,21 @@ LEASES = (
     ),
     Edit(
         "held_up_by_one_look_more",
-        "controller.cluster._cluster_control:Sessions.expired",
+        "controller._cluster_control:Sessions.expired",
         "now_ms - deadline_ms > self._check_ms",
         "now_ms - deadline_ms >= self._check_ms",
         f"unit/raftctl/controller/test_sessions.py::{_HELD_UP}[400-expired0]",
     ),
     Edit(
         "order_of_silence_not_kept",
-        "controller.cluster._cluster_control:Sessions.touch",
+        "controller._cluster_control:Sessions.touch",
         "self._sessions.pop(broker_id, None) or",
         "self._sessions.get(broker_id) or",
         "unit/raftctl/controller/test_sessions.py::test_as_a_model_that_looks_at_everybody",
     ),
     Edit(
         "last_incarnation_has_read_for_this_one",
-        "controller.cluster._cluster_control:Sessions.open",
+        "controller._cluster_control:Sessions.open",
         "self._sessions[broker_id] = Session(now_ms)",
         "self.touch(broker_id, 0, now_ms)",
         "unit/raftctl/controller/test_sessions.py"
@@ -314,7 +314,7 @@ LEASES = (
     ),
     Edit(
         "looks_before_it_was_active_count",
-        "controller.cluster._cluster_control:Sessions.clear",
+        "controller._cluster_control:Sessions.clear",
         "self._checked_ms = None",
         "pass",
         "unit/raftctl/controller/test_sessions.py"
@@ -340,21 +340,21 @@ LEASES = (
 CONTROLLER = (
     Edit(
         "any_previous_epoch_is_a_clean_end",
-        "controller.cluster._cluster_control:_is_clean",
+        "controller._cluster_control:_is_clean",
         "request.previous_broker_epoch == broker.broker_epoch",
         "request.previous_broker_epoch >= 0",
         f"{_CLEAN_END}[-1-True]",
     ),
     Edit(
         "later_previous_epoch_is_a_clean_end",
-        "controller.cluster._cluster_control:_is_clean",
+        "controller._cluster_control:_is_clean",
         "== broker.broker_epoch",
         ">= broker.broker_epoch",
         f"{_CLEAN_END}[1-True]",
     ),
     Edit(
         "no_end_is_clean",
-        "controller.cluster._cluster_control:_is_clean",
+        "controller._cluster_control:_is_clean",
         "== broker.broker_epoch",
         "> broker.broker_epoch",
         f"{_CLEAN_END}[0-True]",
@@ -369,7 +369,7 @@ CONTROLLER = (
     ),
     Edit(
         "unfenced_but_behind",
-        "controller.cluster._cluster_control:ClusterControl._heartbeat_of_fenced",
+        "controller._cluster_control:ClusterControl._heartbeat_of_fenced",
         "[change, *changes], caught_up=True",
         "[change, *changes], caught_up=False",
         "unit/raftctl/controller/test_cluster_control.py"
@@ -377,7 +377,7 @@ CONTROLLER = (
     ),
     Edit(
         "controllers_forgotten_with_any_level",
-        "controller._feature_control:_unregistered",
+        "controller.configs._feature_control:_unregistered",
         "if lower else []",
         "if levels else []",
         "unit/raftctl/controller/test_feature_control.py"
@@ -385,7 +385,7 @@ CONTROLLER = (
     ),
     Edit(
         "level_that_is_so_waits_for_controllers",
-        "controller._feature_control:_check",
+        "controller.configs._feature_control:_check",
         "if update.level != present:",
         "if True:",
         "unit/raftctl/controller/test_feature_control.py"
@@ -393,7 +393,7 @@ CONTROLLER = (
     ),
     Edit(
         "any_upgrade_type",
-        "controller._feature_control:_check",
+        "controller.configs._feature_control:_check",
         "update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)",
         "False",
         "unit/raftctl/controller/test_feature_control.py"
@@ -401,7 +401,7 @@ CONTROLLER = (
     ),
     Edit(
         "controller_of_one_level_refused",
-        "controller.cluster._controller_registrations:ControllerRegistrations._check",
+        "controller._cluster_control:ControllerRegistrations._check",
         "feature.lowest > feature.highest",
         "feature.lowest >= feature.highest",
         "unit/raftctl/controller/test_feature_control.py"
@@ -409,7 +409,7 @@ CONTROLLER = (
     ),
     Edit(
         "registered_controller_refused_when_there_are_many",
-        "controller.cluster._controller_registrations:ControllerRegistrations._check",
+        "controller._cluster_control:ControllerRegistrations._check",
         "request.controller_id not in known and ",
         "",
         "unit/raftctl/controller/test_feature_control.py"

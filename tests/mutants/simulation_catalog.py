@@ -100,7 +100,7 @@ SIMULATION_MUTANTS = (
         "the next block of producer ids begins with the last id of the one before",
         ("producer_ids_are_granted_by_the_log", "no_producer_id_is_given_twice"),
         edited(
-            "controller._quorum_controller:allocate_producer_ids",
+            "controller._cluster_control:allocate_producer_ids",
             "request.broker_epoch, first + block)",
             "request.broker_epoch, first + block - 1)",
         ),

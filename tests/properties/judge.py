@@ -10,8 +10,7 @@ from collections import Counter
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from raftctl.controller.partitions import availability
-from raftctl.controller.partitions._availability import active_brokers
+from raftctl.controller.partitions._availability import active_brokers, availability
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import NO_LEADER
 from raftctl.metadata.requests import admin, kv

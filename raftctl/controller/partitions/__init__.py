@@ -25,24 +25,50 @@ Sources: KIP-497, KIP-631; KIP-455 (reassignment), KIP-460 (elections), KIP-704 
 recovery), KIP-858 (log directories), KIP-966 (eligible leader replicas).
 """
 
-from raftctl.controller.partitions._availability import availability
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
 from raftctl.controller.partitions._elections import LeaderBalancer, elect_leaders
-from raftctl.controller.partitions._partition_change import TopicRules, change_record, reconciled
 from raftctl.controller.partitions._partition_reconciler import PartitionReconciler
 from raftctl.controller.partitions._reassignment import alter_reassignments
 from raftctl.controller.partitions._replication_control import alter_partitions, assign_replicas
 from raftctl.controller.partitions._topic_control import TopicControl
+from raftctl.metadata.requests.admin import (
+    AlterReassignmentsRequest,
+    CreatePartitionsRequest,
+    ElectLeadersRequest,
+)
+from raftctl.metadata.requests.cluster import (
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 
-__all__ = [
-    "LeaderBalancer",
-    "PartitionReconciler",
-    "TopicControl",
-    "TopicRules",
-    "alter_partitions",
-    "alter_reassignments",
-    "assign_replicas",
-    "availability",
-    "change_record",
-    "elect_leaders",
-    "reconciled",
-]
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+    from raftctl.controller._config import ControllerConfig
+    from raftctl.controller._result import Decision
+
+__all__ = ["LeaderBalancer", "PartitionReconciler", "partition_decisions"]
+
+
+def partition_decisions(config: ControllerConfig, rng: random.Random) -> Mapping[type, Decision]:
+    """Return the decision for each type of request about topics, partitions and replicas.
+
+    `rng` makes the ids of topics and spreads replicas.
+    """
+    topics, defaults = TopicControl(config, rng), config.topic_defaults
+    return {
+        AlterPartitionRequest: partial(alter_partitions, defaults=defaults),
+        AlterReassignmentsRequest: partial(alter_reassignments, defaults=defaults),
+        AssignReplicasToDirsRequest: partial(assign_replicas, defaults=defaults),
+        CreatePartitionsRequest: topics.create_partitions,
+        CreateTopicsRequest: topics.create,
+        DeleteTopicsRequest: topics.delete,
+        ElectLeadersRequest: partial(elect_leaders, defaults=defaults),
+    }

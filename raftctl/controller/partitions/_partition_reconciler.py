@@ -269,6 +269,25 @@ class PartitionReconciler:
         """Start a pass over all partitions; return the changes of its first slice."""
         return self._begin(image, _ALL_BROKERS, availability(image))
 
+    def reconcile_topics(
+        self, image: MetadataImage, topics: Iterable[TopicImage]
+    ) -> list[PartitionChangeRecord]:
+        """Return the changes that make these topics' partitions follow the rules of the image.
+
+        All of them at once, without a pass: a topic stands in one batch with its configs.
+        """
+        rules = TopicRules(image, self._defaults)
+        available = availability(image)
+        records = []
+        for topic in topics:
+            for partition_id, partition in topic.items():
+                after = reconciled(
+                    partition, available.replicas_of(partition), rules.of(topic.name)
+                )
+                record = change_record(topic.topic_id, partition_id, partition, after)
+                records += [] if record is None else [record]
+        return records
+
     def clear(self) -> None:
         """Drop all passes."""
         self._leaders: _Round | None = None

@@ -13,13 +13,31 @@ authorize, throttle and authenticate.
 Sources: KIP-11 and KIP-290 (access control lists), KIP-546 (client quotas), KIP-554 (SCRAM).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from raftctl.controller.security._acl_control import create_acls, delete_acls
 from raftctl.controller.security._quota_control import alter_client_quotas
 from raftctl.controller.security._scram_control import alter_scram
+from raftctl.metadata.requests.security import (
+    AlterClientQuotasRequest,
+    AlterScramRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+)
 
-__all__ = [
-    "alter_client_quotas",
-    "alter_scram",
-    "create_acls",
-    "delete_acls",
-]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from raftctl.controller._result import Decision
+
+__all__ = ["SECURITY_DECISIONS"]
+
+SECURITY_DECISIONS: Mapping[type, Decision] = {
+    AlterClientQuotasRequest: alter_client_quotas,
+    AlterScramRequest: alter_scram,
+    CreateAclsRequest: create_acls,
+    DeleteAclsRequest: delete_acls,
+}
+"""Decision for each type of request about quotas, access control lists and credentials."""

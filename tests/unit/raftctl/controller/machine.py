@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from raftctl.controller import ControllerConfig
-from raftctl.controller.partitions import availability
+from raftctl.controller.partitions._availability import availability
 from raftctl.errors import ErrorCode
 from raftctl.metadata.codec import pack_payload, unpack_records
 from raftctl.metadata.features import ELR_FEATURE, level_of

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftctl.controller import ControllerConfig, QuorumController
-from raftctl.controller.cluster import _controller_registrations as controller_registrations
+from raftctl.controller import _cluster_control as cluster_control
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.features import (
     CONTROLLERS_LEVEL,
@@ -374,7 +374,7 @@ def test_a_controller_may_know_one_level_of_a_feature(cluster: Cluster) -> None:
 def test_who_is_registered_may_register_again_however_many_there_are(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_registrations, "CONTROLLERS_MAX", 2)
+    monkeypatch.setattr(cluster_control, "CONTROLLERS_MAX", 2)
     for controller_id in (101, 102, 101):
         assert register(cluster, controller_id, NEW) == ErrorCode.NONE
     assert register(cluster, 103, NEW) == ErrorCode.INVALID_REGISTRATION

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from raftctl.controller.cluster._cluster_control import Sessions
+from raftctl.controller._cluster_control import Sessions
 
 TIMEOUT_MS = 1_600
 LOOK_MS = 400

@@ -14,7 +14,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
-from raftctl.controller.partitions import TopicRules, availability, change_record, reconciled
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.configs.dynamic import (
     BROKER_KEYS,
@@ -36,12 +35,12 @@ if TYPE_CHECKING:
     from raftctl.controller._result import ControllerResult
     from raftctl.controller.partitions import PartitionReconciler
     from raftctl.metadata.configs.topic import TopicConfig
-    from raftctl.metadata.image import MetadataImage, TopicImage
+    from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import PartitionChangeRecord, Record
     from raftctl.metadata.requests.admin import AlterConfigsRequest, ConfigAlteration, ConfigChange
 
-MIN_ISR = "min.insync.replicas"
-VALUE_LENGTH_MAX = 32_767
+_MIN_ISR = "min.insync.replicas"
+_VALUE_LENGTH_MAX = 32_767
 """Characters of a config's value."""
 
 
@@ -73,7 +72,7 @@ def alter_configs(
         outcomes.append(Outcome())
     if request.validate_only:
         records = []
-    elections = _elections(image, records, config.topic_defaults, reconciler)
+    elections = _elections(image, records, reconciler)
     return admin_result([*records, *elections], outcomes)
 
 
@@ -110,9 +109,9 @@ def _check_rules_applied(
     A partition shows at most one change that it has not followed: its eligible leaders are those of
     the old minimum. After two changes they could be stale without any trace.
     """
-    changed = any(change.key == MIN_ISR for change in changes)
+    changed = any(change.key == _MIN_ISR for change in changes)
     if changed and reconciler.rules_pending and eligible_leaders_enabled(image):
-        message = f"Partitions have yet to follow the last change of {MIN_ISR}: try again soon"
+        message = f"Partitions have yet to follow the last change of {_MIN_ISR}: try again soon"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
@@ -142,8 +141,8 @@ def _validate(
     config: ControllerConfig,
 ) -> None:
     for key in sorted(overrides):
-        if len(overrides[key]) > VALUE_LENGTH_MAX:
-            message = f"The value of {key} is longer than {VALUE_LENGTH_MAX} characters"
+        if len(overrides[key]) > _VALUE_LENGTH_MAX:
+            message = f"The value of {key} is longer than {_VALUE_LENGTH_MAX} characters"
             raise KafkaError(ErrorCode.INVALID_CONFIG, message)
     if resource.resource_type == TOPIC_RESOURCE:
         for_all = image.config(BROKER_RESOURCE, "")
@@ -215,10 +214,7 @@ def _items(text: str) -> list[str]:
 
 
 def _elections(
-    image: MetadataImage,
-    records: Sequence[Record],
-    defaults: TopicConfig,
-    reconciler: PartitionReconciler,
+    image: MetadataImage, records: Sequence[Record], reconciler: PartitionReconciler
 ) -> list[PartitionChangeRecord]:
     """Return the elections that follow from the changed configs.
 
@@ -237,19 +233,4 @@ def _elections(
         return reconciler.reconcile_all(after)
     names = dict.fromkeys(record.resource_name for record in changed)
     topics = [topic for topic in map(after.topics.by_name, names) if topic is not None]
-    return reconciled_partitions(after, topics, defaults)
-
-
-def reconciled_partitions(
-    image: MetadataImage, topics: Iterable[TopicImage], defaults: TopicConfig
-) -> list[PartitionChangeRecord]:
-    """Return the changes that make these topics' partitions follow the rules of the image."""
-    rules = TopicRules(image, defaults)
-    available = availability(image)
-    records = []
-    for topic in topics:
-        for partition_id, partition in topic.items():
-            after = reconciled(partition, available.replicas_of(partition), rules.of(topic.name))
-            record = change_record(topic.topic_id, partition_id, partition, after)
-            records += [] if record is None else [record]
-    return records
+    return reconciler.reconcile_topics(after, topics)

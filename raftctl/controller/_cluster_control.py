@@ -1,4 +1,4 @@
-"""Brokers of the cluster: registration, heartbeats, fencing, controlled shutdown (row C2).
+"""Brokers and controllers of the cluster: registration, heartbeats, fencing, shutdown (C2, C11).
 
 A broker is fenced when it registers. A heartbeat makes it active once it has replayed its own
 registration. It is fenced again when it asks for that or is silent for the session timeout. In a
@@ -18,7 +18,19 @@ brokers were silent: heartbeats may wait unread. So it checks several times in a
 check that is late means that it was held up; every broker then gets a fresh session instead of
 being fenced (KAFKA-15019).
 
-Sources: KIP-631, KIP-841; KIP-858 for log directories that fail; KIP-730 for producer ids.
+A broker has one current incarnation, named by its epoch, which is the offset of its registration.
+A request in another epoch is refused. A broker is neither unfenced nor replaced while partitions
+have yet to follow its last change: this module starts a pass of the partition reconciler and waits
+until that is over. How a partition elects its leader it does not know.
+
+Controllers, voters and standbys, register the feature levels they support and the settings by which
+they decide. Their registration is a record, from the `metadata.version` on that knows such records.
+Below it the active controller keeps the registrations that it received since it became active as
+soft state. Otherwise the step to that level would be the only one that is not checked. A voter that
+has not registered is of an older release.
+
+Sources: KIP-631, KIP-841; KIP-858 for log directories that fail; KIP-730 for producer ids; KIP-966
+for unclean shutdowns; KIP-919 for controllers.
 """
 
 from __future__ import annotations
@@ -26,17 +38,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from raftctl.controller._config import SESSION_TIMEOUT_KEY
 from raftctl.controller._result import ControllerResult, admin_result, check_broker_epoch
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.integers import LONG_MAX
-from raftctl.metadata.features import directories_enabled, eligible_leaders_enabled, unsupported
+from raftctl.metadata.features import (
+    CONTROLLERS_LEVEL,
+    METADATA_VERSION_FEATURE,
+    directories_enabled,
+    eligible_leaders_enabled,
+    level_of,
+    supports,
+    unsupported,
+)
+from raftctl.metadata.image import ControllerImage
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 from raftctl.metadata.requests.admin import AdminResponse
 from raftctl.metadata.requests.cluster import (
@@ -46,18 +70,27 @@ from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
+    RegisterControllerResponse,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from uuid import UUID
 
     from raftctl.controller._config import ControllerConfig
     from raftctl.controller.partitions import PartitionReconciler
     from raftctl.metadata.image import BrokerImage, MetadataImage
+    from raftctl.metadata.records import FeatureRange
     from raftctl.metadata.requests.admin import UnregisterBrokerRequest
+    from raftctl.metadata.requests.cluster import RegisterControllerRequest
 
 
+CONTROLLERS_MAX = 1_000
+"""Controllers registered at once: far more than any cluster has, so no client fills the log."""
+FEATURES_MAX = 100
+SETTINGS_MAX = 100
+SETTING_SHOWN = 40
+"""Characters of another controller's value that a warning shows."""
 CHECK_SHARE = 4
 """A check is due after this part of the session timeout. One that is later by as much again means
 that the controller was held up."""
@@ -161,9 +194,16 @@ class Sessions:
 
 
 class ClusterControl:
-    """Registrations and heartbeats of brokers on the active controller."""
+    """Registrations and heartbeats of nodes on the active controller."""
 
-    def __init__(self, config: ControllerConfig, reconciler: PartitionReconciler) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        reconciler: PartitionReconciler,
+        voter_ids: Callable[[], Collection[int]],
+    ) -> None:
+        """`voter_ids` returns the present voters, registered as controllers or not."""
+        self.controllers = ControllerRegistrations(config.cluster_id, config.settings(), voter_ids)
         self._config = config
         self._reconciler = reconciler
         self._sessions = Sessions(config.session_timeout_ms)
@@ -180,8 +220,9 @@ class ClusterControl:
                 self._sessions.open(broker_id, now_ms)
 
     def renounce(self) -> None:
-        """Drop all sessions."""
+        """Drop all sessions, and the registrations that are not in the log."""
         self._sessions.clear()
+        self.controllers.clear()
 
     def invariants(self, image: MetadataImage) -> None:
         """Check the sessions against the brokers of the newest image."""
@@ -295,24 +336,28 @@ class ClusterControl:
         return ControllerResult(() if same else (record,), response)
 
     def unregister(
-        self,
-        image: MetadataImage,
-        request: UnregisterBrokerRequest,
-        of_controller: Sequence[Record],
+        self, image: MetadataImage, request: UnregisterBrokerRequest
     ) -> ControllerResult:
-        """Unregister a broker, whether it is alive or not.
+        """Unregister a broker, a controller, or a node that has both roles.
 
-        Error in the response: BROKER_ID_NOT_REGISTERED. `of_controller` are the records that
-        unregister the controller of a node that has both roles.
+        It may be alive; a node that is still running registers again. Error in the response:
+        BROKER_ID_NOT_REGISTERED.
         """
+        of_controller = self.controllers.unregister(image, request.broker_id)
         broker = image.brokers.get(request.broker_id)
+        if broker is None and of_controller is not None:
+            return admin_result(of_controller, [])
         if broker is None:
             message = f"Broker {request.broker_id} is not registered"
             response = AdminResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, message, ())
             return ControllerResult((), response)
         self._sessions.close(broker.broker_id)
         gone = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
-        records = [*of_controller, *self._end_incarnation(image, broker, clean=False), gone]
+        records = [
+            *(of_controller or ()),
+            *self._end_incarnation(image, broker, clean=False),
+            gone,
+        ]
         return admin_result(records, [])
 
     # --- heartbeats -----------------------------------------------------------------------------
@@ -539,3 +584,118 @@ def allocate_producer_ids(
         return ControllerResult((), AllocateProducerIdsResponse(error, -1, 0))
     record = ProducerIdsRecord(request.broker_id, request.broker_epoch, first + block)
     return ControllerResult((record,), AllocateProducerIdsResponse(ErrorCode.NONE, first, block))
+
+
+# --- controllers ----------------------------------------------------------------------------------
+
+
+class ControllerRegistrations:
+    """Registered controllers, as the active one knows them."""
+
+    def __init__(
+        self, cluster_id: str, settings: tuple[str, ...], voter_ids: Callable[[], Collection[int]]
+    ) -> None:
+        """`settings`: see `ControllerConfig.settings`."""
+        self._cluster_id = cluster_id
+        self._settings = settings
+        self._voter_ids = voter_ids
+        self._unlogged: dict[int, tuple[FeatureRange, ...]] = {}
+        """Feature ranges by controller id, at a `metadata.version` whose log cannot hold them."""
+
+    def clear(self) -> None:
+        """Drop registrations that are not in the log."""
+        self._unlogged.clear()
+
+    def register(
+        self, image: MetadataImage, request: RegisterControllerRequest
+    ) -> ControllerResult:
+        """Register a controller; the same registration again writes no record.
+
+        Errors in the response: INCONSISTENT_CLUSTER_ID; INVALID_REGISTRATION; UNSUPPORTED_VERSION
+        if it does not support a level in force. A warning names settings that differ.
+        """
+        try:
+            self._check(image, request)
+        except KafkaError as error:
+            return ControllerResult((), RegisterControllerResponse(error.code, error.message))
+        warning = _difference(self._settings, request.settings)
+        response = RegisterControllerResponse(ErrorCode.NONE, warning)
+        number, incarnation_id, features = (
+            request.controller_id,
+            request.incarnation_id,
+            request.features,
+        )
+        if level_of(image, METADATA_VERSION_FEATURE) < CONTROLLERS_LEVEL:
+            self._unlogged[number] = features
+            return ControllerResult((), response)
+        if image.controllers.get(number) == ControllerImage(number, incarnation_id, features):
+            return ControllerResult((), response)
+        record = RegisterControllerRecord(number, incarnation_id, features)
+        return ControllerResult((record,), response)
+
+    def _check(self, image: MetadataImage, request: RegisterControllerRequest) -> None:
+        if request.cluster_id != self._cluster_id:
+            why = f"The controller is of cluster {request.cluster_id}, not {self._cluster_id}"
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+        names = {feature.name for feature in request.features}
+        known = {*image.controllers, *self._unlogged}
+        problem = None
+        if request.controller_id < 0:
+            problem = f"{request.controller_id} is no controller id"
+        elif METADATA_VERSION_FEATURE not in names:
+            problem = f"The controller does not tell of {METADATA_VERSION_FEATURE}"
+        elif len(names) < len(request.features) or len(names) > FEATURES_MAX:
+            problem = "The controller names a feature twice, or too many"
+        elif any(feature.lowest > feature.highest for feature in request.features):
+            problem = "The lowest level of a feature is above its highest"
+        elif request.controller_id not in known and len(known) >= CONTROLLERS_MAX:
+            problem = f"There are {CONTROLLERS_MAX} controllers already: unregister some"
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_REGISTRATION, problem)
+        node = f"controller {request.controller_id}"
+        lacks = unsupported(node, request.features, image.features)
+        if lacks is not None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, lacks)
+
+    def unable(self, image: MetadataImage, feature: str, level: int) -> list[str]:
+        """Return the controllers that do not support this level, or may not, for a message."""
+        known = self._unlogged | {
+            number: controller.features for number, controller in image.controllers.items()
+        }
+        found = [
+            str(number) for number in sorted(known) if not supports(known[number], feature, level)
+        ]
+        silent = sorted(set(self._voter_ids()) - known.keys())
+        return [*found, *(f"{number} (has not registered)" for number in silent)]
+
+    def unregister(self, image: MetadataImage, controller_id: int) -> list[Record] | None:
+        """Return the records that unregister a controller; None if it is not registered."""
+        unlogged = self._unlogged.pop(controller_id, None)
+        if controller_id in image.controllers:
+            return [UnregisterControllerRecord(controller_id)]
+        return None if unlogged is None else []
+
+
+def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
+    """Return a sentence that names each setting that differs; '' if none does.
+
+    A setting that only one side has is ignored: the other may be of another release.
+    """
+    given = dict(setting.partition("=")[::2] for setting in theirs[:SETTINGS_MAX])
+    pairs = (setting.partition("=")[::2] for setting in ours)
+    differing = [
+        f"{key}={given[key][:SETTING_SHOWN]} (the active controller has {value})"
+        for key, value in pairs
+        if given.get(key, value) != value
+    ]
+    if not differing:
+        return ""
+    remedy = "give all controllers the same, then restart those that differ, one at a time"
+    lease = f"; until then a fenced broker may still answer reads, as {SESSION_TIMEOUT_KEY} differs"
+    why = lease if any(each.startswith(SESSION_TIMEOUT_KEY) for each in differing) else ""
+    return f"{', '.join(differing)}: {remedy}{why}"
+
+
+def unregister_all(image: MetadataImage) -> list[Record]:
+    """Return the records that unregister all controllers, for a level that does not know them."""
+    return [UnregisterControllerRecord(number) for number in sorted(image.controllers)]

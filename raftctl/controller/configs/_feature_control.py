@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from raftctl.controller._config_control import reconciled_partitions
+from raftctl.controller._cluster_control import unregister_all
 from raftctl.controller._result import ControllerResult, admin_result
-from raftctl.controller.cluster import unregister_all
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.features import (
     CONTROLLERS_LEVEL,
@@ -47,7 +46,8 @@ from raftctl.metadata.requests.admin import (
 )
 
 if TYPE_CHECKING:
-    from raftctl.controller.cluster import ControllerRegistrations
+    from raftctl.controller._cluster_control import ControllerRegistrations
+    from raftctl.controller.partitions import PartitionReconciler
     from raftctl.metadata.configs.topic import TopicConfig
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
@@ -67,6 +67,7 @@ def update_features(
     request: UpdateFeaturesRequest,
     defaults: TopicConfig,
     controllers: ControllerRegistrations,
+    reconciler: PartitionReconciler,
 ) -> ControllerResult:
     """Change the levels, all or none: an error of one is the error of the request.
 
@@ -87,7 +88,7 @@ def update_features(
     outcomes = [Outcome() for _ in request.updates]
     if request.validate_only:
         return admin_result([], outcomes)
-    after = [*_consequences(image, records, defaults), *_snapshot_mark(image, request)]
+    after = [*_consequences(image, records, defaults, reconciler), *_snapshot_mark(image, request)]
     return admin_result([*_unregistered(image, records), *records, *after], outcomes)
 
 
@@ -204,7 +205,10 @@ def _refused(message: str) -> KafkaError:
 
 
 def _consequences(
-    image: MetadataImage, records: list[Record], defaults: TopicConfig
+    image: MetadataImage,
+    records: list[Record],
+    defaults: TopicConfig,
+    reconciler: PartitionReconciler,
 ) -> list[Record]:
     """Return the changes of partitions when eligible leader replicas are enabled or disabled."""
     if not any(
@@ -221,4 +225,4 @@ def _consequences(
     for record in (*records, *more):
         delta.replay(record, image.offset)
     after = delta.apply(image.offset, image.epoch, image.timestamp_ms)
-    return [*more, *reconciled_partitions(after, after.topics.topics.values(), defaults)]
+    return [*more, *reconciler.reconcile_topics(after, after.topics.topics.values())]
