@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from raftctl.controller._cluster_control import ClusterControl
-
 from broker.log.producers import ProducerStates
 from broker.replication import ReplicaManager
 from broker.replication.partition import IsrProposal, Partition, PartitionState
 from raftctl.controller import QuorumController
+from raftctl.controller._cluster_control import ClusterControl
 from raftctl.controller.partitions import _partition_change as partition_change
 from raftctl.controller.partitions import _partition_reconciler as settling
 from raftctl.controller.partitions import _replication_control as replication_control
