@@ -133,11 +133,9 @@ class Replica:
         self._voters.invariants(self.log.end_offset)
         invariant(self.log.last_epoch <= self.epoch, "no record is of an epoch unknown here")
         invariant(self.high_watermark <= self.log.end_offset, "what is committed is in the log")
-        # The snapshot may end above the high watermark: one that was fetched is committed, though
-        # no answer to a Fetch has said so here yet.
-        held = self.high_watermark if self.snapshot is None else self.snapshot.offset
-        in_snapshot = self.log.start_offset <= max(held, self.high_watermark)
-        invariant(in_snapshot, "what stands before the log is in a snapshot")
+        held = 0 if self.snapshot is None else self.snapshot.offset
+        invariant(held <= self.high_watermark, "a snapshot holds only committed records")
+        invariant(self.log.start_offset <= held, "what stands before the log is in a snapshot")
         newest = self._writes[-1].state if self._writes else self.state
         invariant(newest == self.state, "epoch and vote are on their way to the disk")
         bound = all(write.binding or not write.held for write in self._writes)
@@ -332,10 +330,12 @@ class Replica:
             self._effects.append(DeleteLogPrefix(snapshot_id))
 
     def snapshot_saved(self, voters: VoterSet | None) -> bool:
-        """A fetched snapshot is on disk: it takes the log's place, unless the log holds it all.
+        """Replace the log by a fetched snapshot that is on disk, unless the log holds all of it.
 
         Return whether it did. Safe in any role but a leader's, who has all that is committed (Raft
-        figure 3, leader completeness): for the others more committed records are only more.
+        figure 3, leader completeness): for the others more committed records are only more. The
+        records of a snapshot are committed in either case. A high watermark below it would be
+        outside the log as soon as the log starts at the snapshot.
         """
         snapshot_id, self.saving = self.saving, None
         if snapshot_id is None:
@@ -347,6 +347,7 @@ class Replica:
             self.log.reset(snapshot_id)
             self._voters = VoterHistory(voters or self._voters.base)
             self._effects.append(ResetLog(snapshot_id))
+        if snapshot_id.offset > self.high_watermark:
             self.advance_high_watermark(snapshot_id.offset)
         if self.snapshot is None or snapshot_id.offset > self.snapshot.offset:
             self.snapshot = snapshot_id

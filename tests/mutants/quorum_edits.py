@@ -274,6 +274,14 @@ EDITS = (
         "unit/raftctl/raft/test_elections.py::test_a_follower_that_hears_its_leader_grants_no_pre_vote",
     ),
     Edit(
+        "fetched_snapshot_is_not_committed",
+        "raft._replica:Replica.snapshot_saved",
+        "if snapshot_id.offset > self.high_watermark:",
+        "if replaces:",
+        "unit/raftctl/raft/test_snapshots.py"
+        "::test_a_fetched_snapshot_is_committed_where_the_log_goes_beyond_it",
+    ),
+    Edit(
         "truncation_keeps_an_epoch",
         "raft._log:ReplicaLog.truncate",
         "self._starts[-1] >= end_offset",

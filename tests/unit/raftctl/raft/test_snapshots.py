@@ -233,6 +233,22 @@ def test_a_snapshot_saved_after_the_leader_changed_still_counts() -> None:
     assert only(ResetLog, effects) == [ResetLog(SNAPSHOT)]
 
 
+@pytest.mark.req("Q6")
+def test_a_fetched_snapshot_is_committed_where_the_log_goes_beyond_it() -> None:
+    """Whatever the leader was thinking of: the log may start at the snapshot from now on."""
+    node = Node(epoch=4, log=log_of(*[1] * 2, *[4] * 50))
+    fetch = node.become_follower(epoch=5)
+    node.answer(2, replace(fetch_answer(fetch), snapshot_id=SNAPSHOT, log_start_offset=Offset(50)))
+    assert node.core.high_watermark == 0
+    node.answer(2, piece(asked(node), b"abcdefghij"))
+    effects = node.do(SnapshotSaved())
+    assert only(ResetLog, effects) == []
+    assert only(HighWatermarkAdvanced, effects) == [HighWatermarkAdvanced(Offset(50))]
+    node.do(PrefixExpired(SNAPSHOT))
+    assert (node.core.log.start, node.core.log.end) == (SNAPSHOT, position(52, 4))
+    assert node.core.high_watermark == 50
+
+
 def test_only_what_a_snapshot_holds_is_deleted_and_only_what_is_committed_is_in_one() -> None:
     node = leader_with_snapshot()
     assert node.effects == [DeleteLogPrefix(position(3, 1))]
