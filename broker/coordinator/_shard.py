@@ -16,6 +16,7 @@ from broker.coordinator._loading import LoadError, LogReader, is_committed, repl
 from broker.coordinator.core import NOBODY, Answer, Command, Now
 from broker.types import ALL_IN_SYNC, OwnBatch
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +114,7 @@ class Shard:
         self._doubts: set[int] = set()
         """The batches that were not committed in time, until they turn out to be."""
         self._uncommitted: deque[tuple[int, Effect]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Deadline(self._loop, self._due)
         self._is_due = False
         """Whether the core's deadline has come, and it waits for its turn."""
         self._closed: KafkaError | None = None
@@ -152,8 +153,7 @@ class Shard:
     def close(self, error: KafkaError) -> None:
         """End all requests with `error`: this broker leads the partition no more."""
         self._closed = error
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.set(None)
         self._linger.closed(self)
         self._uncommitted.clear()
         for request_id in list(self._pending):
@@ -249,17 +249,12 @@ class Shard:
 
     def _set_timer(self) -> None:
         """Arm the timer for the core's next deadline, which any call may have changed."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._is_due or self._closed is not None:
-            return
-        deadline_ms = self.core.deadline_ms()
-        if deadline_ms is not None:
-            self._timer = self._loop.call_at(deadline_ms / 1000, self._due)
+        awaits = not self._is_due and self._closed is None
+        deadline_ms = self.core.deadline_ms() if awaits else None
+        self._timer.set(None if deadline_ms is None else deadline_ms / 1000)
 
     def _due(self) -> None:
-        self._timer, self._is_due = None, True
+        self._is_due = True
         self._turns.submit(self._tick)
 
     def _tick(self) -> None:

@@ -27,6 +27,7 @@ from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError
 from broker.server._outbox import Outbox
 from raftctl.errors import InvariantViolation
+from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self.active_at = self._loop.time()
         """When the client last sent something, by the event loop's time."""
-        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle_timer = Deadline(self._loop, self._watch_idleness)
 
     # --- what the event loop calls --------------------------------------------------------------
 
@@ -146,8 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox is not None:
             self._outbox.close()
             self._outbox = None
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._idle_timer.set(None)
         for waiting in self._unanswered:
             self._limits.permits += waiting.permit
             if isinstance(waiting.response, Reply):
@@ -300,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             self._log.info("connection_closed", reason="idle")
             self.close()
             return
-        self._idle_timer = self._loop.call_at(quiet_until, self._watch_idleness)
+        self._idle_timer.set(quiet_until)
 
 
 def client_host(peer: object) -> str:

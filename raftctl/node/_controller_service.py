@@ -31,6 +31,7 @@ from raftctl.metadata.requests.kv import (
     KvWriteResponse,
 )
 from raftctl.metadata.topic_names import RESERVED
+from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,8 +126,7 @@ class ControllerService:
         """Whether this node leads and replays what it still lacks, to become active then."""
         self._own: list[Record] = []
         """To be appended when it is active."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._timer = Deadline(self._loop, self._tick)
         self._unproposed = False
         """Whether this turn of the event loop has appended something, which is not proposed yet."""
         self._turn_ends = False
@@ -274,8 +274,7 @@ class ControllerService:
 
     def stop(self) -> None:
         """Cancel the timer and fail what waits."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.set(None)
         self._fail_deferred()
 
     # --- RaftListener -----------------------------------------------------------------------------
@@ -439,19 +438,13 @@ class ControllerService:
         _fail_all(waiting)
 
     def _arm_timer(self) -> None:
-        """Set the timer unless it fires early enough: to fire early costs less than to set it."""
         deadlines_ms = [self._controller.deadline_ms(), self._idle_deadline_ms()]
         due_ms = min((at_ms for at_ms in deadlines_ms if at_ms is not None), default=None)
-        if not self._may_append:
-            due_ms = None
-        if self._timer is not None:
-            if due_ms is not None and self._timer_ms <= due_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if due_ms is not None:
-            self._timer_ms = due_ms
-            self._timer = self._loop.call_at((due_ms + 1) / 1000, self._tick)
+        if due_ms is None or not self._may_append:
+            self._timer.set(None)
+        else:
+            # One millisecond is added because `_now_ms` rounds down: a tick must not come early.
+            self._timer.set_at_latest((due_ms + 1) / 1000)
 
     @property
     def _may_append(self) -> bool:
@@ -462,7 +455,6 @@ class ControllerService:
         return self._appended_ms + self._idle_interval_ms if self._idle_interval_ms else None
 
     def _tick(self) -> None:
-        self._timer = None
         with HandingTo(self._fail):
             self._append_due()
             self._arm_timer()

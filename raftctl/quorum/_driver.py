@@ -31,6 +31,7 @@ from raftctl.raft.messages import (
     with_batches,
 )
 from raftctl.rpc import RpcError, RpcUnreachable
+from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -400,8 +401,7 @@ class RaftDriver:
         )
         self._queue: deque[events.Event] = deque()
         self._draining = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._timer = Deadline(self._loop, self._tick)
         self._held = False
         """Whether a transfer of leadership keeps back what is pending."""
         self.append_timestamp_ms = -1
@@ -434,8 +434,7 @@ class RaftDriver:
 
     async def stop(self) -> None:
         """Stop timers and calls, and wait for writes that are under way."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.set(None)
         await self._effects.stop()
 
     @property
@@ -644,20 +643,11 @@ class RaftDriver:
             self._effects.perform(effect)
 
     def _arm_timer(self) -> None:
-        """Set the timer unless it fires early enough: to fire early costs less than to set it."""
         deadline_ms = None if self._stopped else self._core.deadline_ms()
-        if self._timer is not None:
-            if deadline_ms is not None and self._timer_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if deadline_ms is not None:
-            self._timer_ms = deadline_ms
-            # One millisecond is added because `_now_ms` rounds down: a tick must not come early.
-            self._timer = self._loop.call_at((deadline_ms + 1) / 1000, self._tick)
+        # One millisecond is added because `_now_ms` rounds down: a tick must not come early.
+        self._timer.set_at_latest(None if deadline_ms is None else (deadline_ms + 1) / 1000)
 
     def _tick(self) -> None:
-        self._timer = None
         if (self._core.deadline_ms() or 0) > self._now_ms():
             self._arm_timer()
         else:

@@ -9,7 +9,6 @@ exponential backoff with jitter; calls made meanwhile wait for the next attempt 
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +28,7 @@ from raftctl.rpc.codec import (
     FrameUnpacker,
     Hello,
 )
+from raftctl.runtime import Deadline
 from raftctl.runtime.api import bind_log
 from raftctl.runtime.connector import LoopConnector
 
@@ -241,8 +241,7 @@ class _Link:
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._pending: dict[int, _Call] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
+        self._timer = Deadline(self._loop, self._time_out)
         self._last_id = HELLO_ID
         self._received_at = self._loop.time()
         self._ended = False
@@ -269,25 +268,15 @@ class _Link:
         self._last_id = correlation_id = self._last_id + 1
         self._pending[correlation_id] = _Call(done, self._loop.time(), deadline)
         self._channel.send(correlation_id, request)
-        if deadline < self._timer_at:
-            self._set_timer(deadline)
+        self._timer.set_at_latest(deadline)
         return correlation_id
-
-    def _set_timer(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._time_out)
 
     def _time_out(self) -> None:
         """Fail the calls whose deadline has come and wait for the next one's."""
-        self._timer, self._timer_at = None, math.inf
         soon = self._loop.time() + TIMER_RESOLUTION_S
         late = [key for key, call in self._pending.items() if call.deadline <= soon]
         calls = [self._pending.pop(key) for key in late]
-        earliest = min((call.deadline for call in self._pending.values()), default=math.inf)
-        if earliest < math.inf:
-            self._set_timer(earliest)
+        self._timer.set(min((call.deadline for call in self._pending.values()), default=None))
         if any(self._received_at <= call.sent_at for call in calls):
             # Not a word since a call that has timed out was sent: a connection may be dead for
             # long before the operating system notices.
@@ -323,8 +312,7 @@ class _Link:
             return
         self._ended = True
         self._client.lost(self, why)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.set(None)
         pending, self._pending = self._pending, {}
         for call in pending.values():
             call.done(RpcUnreachable(why))

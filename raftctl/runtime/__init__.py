@@ -4,6 +4,7 @@
     real         the operating system behind them
     connector    aiohttp connections through the event loop, as the network's seam asks
     lease_clock  the clock that goes on while the machine is suspended
+    Deadline     a timer of the event loop that is set again and again
 
 The network's seam is the asyncio loop itself (`create_connection`, `create_server`), and time
 for timeouts is `loop.time()`. All production code runs unchanged on a real machine and in the
@@ -26,9 +27,11 @@ command must not pay for.
 """
 
 from raftctl.runtime._collector import look_now
+from raftctl.runtime._deadline import Deadline
 from raftctl.runtime._memory import MemoryFiles, MemoryRuntime
 
 __all__ = [
+    "Deadline",
     "MemoryFiles",
     "MemoryRuntime",
     "look_now",

@@ -99,8 +99,8 @@ EDITS = (
     Edit(
         "later_timers_not_set",
         "rpc._client:_Link._time_out",
-        "earliest < math.inf",
-        "False",
+        "min((call.deadline for call in self._pending.values()), default=None)",
+        "None",
         "unit/raftctl/rpc/test_rpc.py::test_each_call_ends_at_its_own_deadline_on_a_connection_that_lives",
     ),
     Edit(

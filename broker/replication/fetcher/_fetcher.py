@@ -31,6 +31,7 @@ from broker.replication.partition import Fetched, Partition
 from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.records import NO_LEADER
+from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -340,7 +341,7 @@ class Fetcher:
         self._is_waiting = False
         """Whether a Fetch is at the leader."""
         self._interrupted = False
-        self._gathering: asyncio.TimerHandle | None = None
+        self._gathering = Deadline(self._loop, self._interrupt)
         """Runs while partitions gather for which the Fetch that waits is ended."""
         self._failures = 0
 
@@ -367,11 +368,11 @@ class Fetcher:
         """Add a partition, or note its new leader epoch."""
         self._followings.follow(replica)
         self._changed.set()
-        if self._gathering is None:
+        if self._gathering.at_s is None:
             # The request in flight may wait at the leader for partitions that have nothing new.
             # A new session costs by the partitions that it names, so let them gather first.
             delay = len(self._followings) * _GATHER_SECONDS
-            self._gathering = self._loop.call_later(delay, self._interrupt)
+            self._gathering.set(self._loop.time() + delay)
 
     def unfollow(self, partition: TopicPartition) -> None:
         """Forget a partition; a response for it is dropped."""
@@ -385,15 +386,9 @@ class Fetcher:
 
     def _interrupt(self) -> None:
         """End the Fetch that waits, so that the next one names the gathered partitions."""
-        self._gathering = None
         if self._is_waiting:
             self._interrupted = True
             self._drop_connection()
-
-    def _stop_gathering(self) -> None:
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
 
     async def run(self) -> None:
         """Fetch until cancelled; a failed Fetch is repeated after a growing pause."""
@@ -413,7 +408,7 @@ class Fetcher:
                         log("fetch_failed", error=error.code.name, why=error.message)
                         await self._pause(self._backoff_ms(self._failures) / 1000)
         finally:
-            self._stop_gathering()
+            self._gathering.set(None)
             self._drop_connection()
 
     def _drop_connection(self) -> None:
@@ -497,7 +492,7 @@ class Fetcher:
                 self._back_off(following, str(failed))
 
     async def _exchange(self, connection: BrokerConnection) -> wire.FetchResponse:
-        self._stop_gathering()
+        self._gathering.set(None)
         message = self._request()
         timeout_ms = self._config.replica_socket_timeout_ms
         self._is_waiting = True

@@ -27,6 +27,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from raftctl.errors import invariant
+from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
     import asyncio
@@ -222,8 +223,7 @@ class Purgatory(Generic[R]):
         self._timers: dict[DelayedOperation[R], Timer[DelayedOperation[R]]] = {}
         self._watched: dict[DelayedOperation[R], list[TopicPartition]] = {}
         self._wheel: TimingWheel[DelayedOperation[R]] = TimingWheel(int(loop.time() * 1000))
-        self._armed_ms: int | None = None
-        self._handle: asyncio.TimerHandle | None = None
+        self._timer = Deadline(loop, self._turn)
 
     def __len__(self) -> int:
         return len(self._timers)
@@ -240,7 +240,7 @@ class Purgatory(Generic[R]):
         invariant(all(self._watchers.values()), "a partition that nothing watches is forgotten")
         places = (timer.place for timer in self._timers.values())
         invariant(None not in places, "the timer of what waits has not fired")
-        invariant(self._armed_ms == self._wheel.deadline_ms(), "the loop's timer is the wheel's")
+        invariant(self._timer.at_s == self._deadline_s(), "the loop's timer is the wheel's")
         self._wheel.invariants()
 
     def wait(
@@ -297,19 +297,15 @@ class Purgatory(Generic[R]):
         self._arm()
 
     def _arm(self) -> None:
-        """Sets the event loop's timer to the wheel's next deadline, if it is not."""
-        deadline_ms = self._wheel.deadline_ms()
-        if deadline_ms == self._armed_ms:
-            return
-        if self._handle is not None:
-            self._handle.cancel()
-        self._armed_ms, self._handle = deadline_ms, None
-        if deadline_ms is not None:
-            self._handle = self._loop.call_at(deadline_ms / 1000, self._turn, deadline_ms)
+        self._timer.set(self._deadline_s())
 
-    def _turn(self, deadline_ms: int) -> None:
-        self._armed_ms = self._handle = None
+    def _deadline_s(self) -> float | None:
+        deadline_ms = self._wheel.deadline_ms()
+        return None if deadline_ms is None else deadline_ms / 1000
+
+    def _turn(self) -> None:
         # The loop may call a timer its clock's resolution too early.
-        for operation in self._wheel.advance(max(deadline_ms, int(self._loop.time() * 1000))):
+        due_ms = max(self._wheel.deadline_ms() or 0, int(self._loop.time() * 1000))
+        for operation in self._wheel.advance(due_ms):
             self._finish(operation)
         self._arm()

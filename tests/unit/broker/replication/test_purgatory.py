@@ -44,7 +44,7 @@ async def test_a_change_completes_an_operation_and_takes_its_timer_with_it() -> 
     assert done.result() == "complete"
     waits.wake(P0)
     assert (one.asked, len(waits), waits._watchers) == (2, 0, {})
-    assert waits._handle is None
+    assert waits._timer.at_s is None
 
 
 async def test_a_deadline_answers_with_what_there_is() -> None:
@@ -56,7 +56,7 @@ async def test_a_deadline_answers_with_what_there_is() -> None:
     assert await late == "out of time"
     assert loop.time() - began >= 0.04
     assert len(waits) == 0
-    assert waits._handle is None
+    assert waits._timer.at_s is None
 
 
 async def test_a_cancelled_operation_is_forgotten() -> None:
@@ -74,9 +74,9 @@ async def test_the_event_loop_has_one_timer_for_any_number_of_operations() -> No
     for number in range(1_000):
         waits.wait(Waiting(), [P0], 60_000 + number)
     assert len(waits) == 1_000
-    assert waits._handle is not None
-    first = waits._handle.when()
+    assert waits._timer.at_s is not None
+    first = waits._timer.at_s
     waits.wait(Waiting(), [P1], 50)
-    assert waits._handle.when() < first
+    assert waits._timer.at_s < first
     waits.close()
-    assert waits._handle is None
+    assert waits._timer.at_s is None
