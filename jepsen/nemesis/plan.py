@@ -15,6 +15,7 @@ Failure-Inducing Input", for `smallest`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.errors import InputError
@@ -156,6 +157,8 @@ _ANOTHER_FORM = ("partition", "slow", "clock", DISK, "reassign", FEATURES)
 """Packages whose operations have values other than a list of nodes."""
 
 Link = tuple[str, str]
+Places = tuple[int, ...]
+"""Some faults of a plan, by their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,35 +463,46 @@ _OF_NODES = {
 """Operations whose value is a list of nodes, and the kind of the fault."""
 
 
-# --- a smaller plan -------------------------------------------------------------------------------
+# --- a smaller run --------------------------------------------------------------------------------
 
 
-def smallest(count: int, fails: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:
-    """The places of a plan of `count` faults with which a run still fails (delta debugging).
+def smallest(
+    count: int, fails: Callable[[Places, int], bool], operations: int = 0
+) -> tuple[Places, int]:
+    """The places of a plan of `count` faults, and the number of operations, that still fail.
 
-    `fails` repeats the run with the faults at these places only; it is called at most RUNS_MAX
-    times. Large pieces are left out first, single faults last. Returns all places if every smaller
-    plan passes.
+    `fails` repeats the run with the faults at these places only and at most that many operations
+    a client; it is called at most RUNS_MAX times. Large pieces of the plan are left out first,
+    single faults last (delta debugging). Then `operations` are halved, and fewer of them may need
+    fewer faults. 0 operations: their number stays as it is. Returns what was given if every
+    smaller run passes.
     """
-    places, left = tuple(range(count)), RUNS_MAX
-    tried: dict[tuple[int, ...], bool] = {}
+    tried: dict[tuple[Places, int], bool] = {}
 
-    def still_fails(some: tuple[int, ...]) -> bool:
-        nonlocal left
-        if some not in tried:
-            if not left:
+    def still_fails(some: Places, few: int) -> bool:
+        if (some, few) not in tried:
+            if len(tried) == RUNS_MAX:
                 return False
-            left -= 1
-            tried[some] = fails(some)
-        return tried[some]
+            tried[some, few] = fails(some, few)
+        return tried[some, few]
 
-    if still_fails(()):
+    places = _fewest(tuple(range(count)), partial(still_fails, few=operations))
+    fewer = operations
+    while fewer > 1 and still_fails(places, fewer // 2):
+        fewer //= 2
+    if fewer < operations:
+        places = _fewest(places, partial(still_fails, few=fewer))
+    return places, fewer
+
+
+def _fewest(places: Places, fails: Callable[[Places], bool]) -> Places:
+    if fails(()):
         return ()
-    piece = max(count // 2, 1)
+    piece = max(len(places) // 2, 1)
     while places:
         for start in range(0, len(places), piece):
             fewer = places[:start] + places[start + piece :]
-            if fewer and still_fails(fewer):
+            if fewer and fails(fewer):
                 places = fewer
                 break
         else:

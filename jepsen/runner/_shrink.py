@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.verdict import Valid
     from jepsen.core.spec import RunSpec
-    from jepsen.nemesis.plan import Plan
+    from jepsen.nemesis.plan import Places, Plan
     from jepsen.store import RunFolder
 
 
@@ -28,10 +28,11 @@ def shrink(folder: RunFolder, run: Callable[[RunSpec], Valid]) -> Plan | None:
     if not plan:
         raise InputError(f"{folder.path}: no fault struck in this run")
 
-    def fails(places: tuple[int, ...]) -> bool:
-        some = tuple(plan[place] for place in places)
-        return run(spec.with_plan(some)) is False
+    def fails(places: Places, operations: int = 0) -> bool:
+        del operations
+        return run(spec.with_plan(tuple(plan[place] for place in places))) is False
 
     if not fails(tuple(range(len(plan)))):
         return None
-    return tuple(plan[place] for place in smallest(len(plan), fails))
+    places, _ = smallest(len(plan), fails)
+    return tuple(plan[place] for place in places)

@@ -1,13 +1,14 @@
-"""Which part of a seed's run to keep: how a failing run is made small
-(`jepsen.simulator.runner._shrink`).
+"""Cuts: the part of a seed's run that is repeated.
 
 A scenario derives its faults and the number of its operations from the seed, and lets `Cuts` take
-some away. What it began with is remembered, so that whoever shrinks knows what there is to cut.
+some away. A run remembers and prints what it began with, so that a failing one can be made smaller
+(`jepsen.simulator.runner.many`).
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 T = TypeVar("T")
+
+_SIZE = re.compile(r"^size: faults=(\d+) operations=(\d+)$", re.MULTILINE)
 
 
 @dataclass
@@ -37,6 +40,16 @@ class Cuts:
         """How many of `count` operations are kept."""
         self.had_operations = count
         return count if self.operations is None else min(count, self.operations)
+
+    def size_line(self) -> str:
+        """The line of a failed run's output that says what there is to cut."""
+        return f"size: faults={self.had_faults} operations={self.had_operations}\n"
+
+    @staticmethod
+    def size_in(output: str) -> tuple[int, int] | None:
+        """The faults and operations of that line; None for an output without one."""
+        size = _SIZE.search(output)
+        return None if size is None else (int(size[1]), int(size[2]))
 
     def options(self) -> list[str]:
         """The options of `python -m jepsen.simulator run` that cut so."""

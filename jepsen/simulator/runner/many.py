@@ -8,15 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jepsen.nemesis.plan import smallest
 from jepsen.simulator.coverage import known_in, summary
-from jepsen.simulator.runner._shrink import shrink
+from jepsen.simulator.cuts import Cuts
 from jepsen.simulator.runner.fork_server import ForkServers
 from jepsen.simulator.runner.run import replay_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from jepsen.simulator.cuts import Cuts
+    from jepsen.nemesis.plan import Places
     from jepsen.simulator.runner.determinism import RunResult
 
 PROGRESS_S = 10.0
@@ -117,3 +118,20 @@ def _shrink(interpreters: ForkServers, target: str, failed: RunResult) -> None:
         sys.stdout.write("smaller:\n" + found.get(tuple(cuts.options()), ""))
         sys.stdout.write(replay_line(target, failed.seed, cuts))
         sys.stdout.flush()
+
+
+def shrink(output: str, fails: Callable[[Cuts], bool]) -> Cuts | None:
+    """The smallest cuts found with which a run fails; None if nothing could be taken away.
+
+    `output` is what the whole run printed; `fails` repeats the run with cuts.
+    """
+    size = Cuts.size_in(output)
+    if size is None:
+        return None
+    count, had = size
+
+    def kept(places: Places, operations: int) -> Cuts:
+        return Cuts(places, operations if operations < had else None)
+
+    small = smallest(count, lambda *part: fails(kept(*part)), had)
+    return None if small == (tuple(range(count)), had) else kept(*small)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from jepsen.errors import InputError
 from jepsen.simulator.runner import determinism
-from jepsen.simulator.runner._shrink import size_line
 from raftctl.failures import outcome_of
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def run_seed(
         if error is not None:
             tail = deque(world.trace.recent, TAIL_LINES)
             sys.stdout.write("".join(tail) + "".join(traceback.format_exception(error)))
-            sys.stdout.write(size_line(cuts) + replay_line(target, seed, cuts))
+            sys.stdout.write(cuts.size_line() + replay_line(target, seed, cuts))
             sys.stdout.write(_ran_line(world))
             sys.stdout.write(f"seed {seed}: FAILED, trace {world.trace_hash()}\n")
             return 1

@@ -211,11 +211,11 @@ def test_random_faults_become_a_plan_of_what_struck() -> None:
 def test_the_smallest_part_of_a_plan_that_fails_is_found(guilty: tuple[int, ...]) -> None:
     runs = []
 
-    def fails(some: tuple[int, ...]) -> bool:
-        runs.append(some)
-        return set(guilty) <= set(some)
+    def fails(some: tuple[int, ...], operations: int) -> bool:
+        runs.append((some, operations))
+        return set(guilty) <= set(some) and operations in range(10, 65)
 
-    assert smallest(8, fails) == guilty
+    assert smallest(8, fails, 64) == (guilty, 16)
     assert len(runs) == len(set(runs)) <= 24
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jepsen.nemesis.plan import RUNS_MAX
 from jepsen.simulator.cuts import Cuts
-from jepsen.simulator.runner._shrink import RUNS_MAX, shrink, size_line
+from jepsen.simulator.runner.many import shrink
 
 pytestmark = pytest.mark.req("J1")
 
@@ -14,7 +15,7 @@ def size(faults: int, operations: int) -> str:
     cuts = Cuts()
     cuts.keep_faults(range(faults))
     cuts.keep_operations(operations)
-    return size_line(cuts)
+    return cuts.size_line()
 
 
 @pytest.mark.parametrize("needed", [(), (3,), (0, 7), (2, 4, 9)])
