@@ -121,9 +121,10 @@ def _refuse_version(context: ApiContext, header: RequestHeader) -> Response:
     """ApiVersions is refused in version 0, which every client can read (KIP-511)."""
     if header.api_key != ApiKey.API_VERSIONS:
         raise HangUpError(f"api {header.api_key} version {header.version} is not supported")
-    request = Request[Any](ApiKey.API_VERSIONS, 0, header.correlation_id, header.client_id, {})
+    key = ApiKey.API_VERSIONS
+    request: Request[Any] = Request(key, 0, header.correlation_id, header.client_id, {})
     refusal = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    return _encode(request, APIS[ApiKey.API_VERSIONS].refuse(context, request, refusal))
+    return _encode(request, APIS[key].refuse(context, request, refusal))
 
 
 def _guard(context: ApiContext, request: Request[Any], call: Callable[[], Any]) -> Any:

@@ -9,13 +9,14 @@ join again.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.coordinator import STEPS, StepQueue
+from broker.coordinator import STEP_ITEMS, STEPS, Coordinator, StepQueue
 from broker.coordinator.core import NOBODY, Answer, Now
 from broker.groups._classic_members import ClassicMembers
 from broker.groups._consumer_records import ConsumerKey
-from broker.groups._directory import CONSUMER, GroupDirectory
+from broker.groups._directory import CONSUMER, GroupDirectory, is_over
 from broker.groups._migration import downgrade_records, downgraded, upgraded
 from broker.groups._offsets import GroupOffsets
 from broker.groups._records import (
@@ -26,7 +27,6 @@ from broker.groups._records import (
     group_record,
     key_of,
 )
-from broker.groups._upkeep import GroupUpkeep
 from broker.groups.classic import Group, GroupLimits, Rebalancer, State
 from broker.groups.consumer import TIMERS, ConsumerGroups, ConsumerGroupSettings
 from broker.groups.consumer.consumer_group import ConsumerGroup
@@ -47,17 +47,21 @@ from broker.groups.requests import (
     Sync,
 )
 from broker.log.batches.record_batch import NO_PRODUCER
+from broker.types import CONSUMER_OFFSETS
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
+    from broker.coordinator import Replicas
     from broker.coordinator.core import Effect, Journal, KeyValue
     from broker.groups.requests import GroupRequest
     from broker.protocol.codec import Message
     from broker.protocol.messages import consumer as wire
+    from broker.types import TopicPartition
     from raftctl.metadata.image import TopicsImage
+    from raftctl.plugins import BrokerContext
 
 BIDIRECTIONAL = "bidirectional"
 _MINUTE_MS = 60_000
@@ -523,3 +527,123 @@ class GroupCore:
         self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
         retention_ms = self._settings.offsets_retention_minutes * _MINUTE_MS
         self._steps.begin("expire", self._upkeep.expire(now.wall_ms, retention_ms), now.ms)
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+_MEMBER = 10
+"""To look at what a member reads takes as long as so many offsets."""
+
+
+class GroupUpkeep:
+    """Work that time brings to groups and offsets, in steps: a partition may have millions.
+
+    Between two steps everything may have changed, so each step decides and writes by itself.
+    """
+
+    def __init__(self, directory: GroupDirectory, offsets: GroupOffsets) -> None:
+        self._directory = directory
+        self._offsets = offsets
+        self._forgotten: dict[str, int] = {}
+        """Topics whose offsets are yet to go, with when they were deleted."""
+
+    def expire(self, wall_ms: int, retention_ms: int) -> Iterator[None]:
+        """Old offsets go, and groups of which nothing is left."""
+        left = STEP_ITEMS
+        for group_id in self._directory.ids():
+            for part in _parts(self._offsets.partitions(group_id)):
+                group = self._directory.find(group_id)
+                if group is None:
+                    break
+                wrote = self._expire(group, part, wall_ms, retention_ms)
+                left -= STEP_ITEMS if wrote else 1 + len(part) + _MEMBER * len(group.members)
+                if left <= 0:
+                    yield
+                    left = STEP_ITEMS
+
+    def _expire(
+        self,
+        group: Group | ConsumerGroup,
+        part: list[TopicPartition],
+        wall_ms: int,
+        retention_ms: int,
+    ) -> bool:
+        """Whether something was to be written."""
+        kept = group.offsets_kept()
+        expired = self._offsets.expired(group.group_id, part, kept, wall_ms, retention_ms)
+        with_group = len(expired) == len(self._offsets.partitions(group.group_id))
+        with_group = with_group and is_over(group)
+        if not expired and not with_group:
+            return False
+        # Else the next time.
+        with contextlib.suppress(KafkaError):
+            self._directory.forget(group, expired, with_group=with_group)
+        return True
+
+    def delete(
+        self, group_id: str, tell: Callable[[str, KafkaError | None], None]
+    ) -> Iterator[None]:
+        """A group that is nobody's goes: its offsets, and with the last of them the group itself.
+
+        `tell` hears when it is done, or what kept it; what is gone by then stays so.
+        """
+        parts = list(_parts(self._offsets.partitions(group_id)))
+        try:
+            for part in parts[:-1]:
+                self._offsets.delete(group_id, part)
+                yield
+            if (group := self._directory.find(group_id)) is not None:
+                self._directory.forget(group, parts[-1], with_group=True)
+        except KafkaError as error:
+            tell(group_id, error)
+        else:
+            tell(group_id, None)
+
+    def forget(self, topics: Collection[str], wall_ms: int) -> Iterator[None]:
+        """Offsets that were committed before their topics were deleted go: one of that name may
+        be there again before all have been looked at.
+        """
+        self._forgotten |= dict.fromkeys(topics, wall_ms)
+        return self._forget_all(wall_ms)
+
+    def _forget_all(self, wall_ms: int) -> Iterator[None]:
+        while self._forgotten:
+            topics, self._forgotten = self._forgotten, {}
+            yield from self._forget(topics, wall_ms)
+
+    def _forget(self, topics: dict[str, int], wall_ms: int) -> Iterator[None]:
+        left = STEP_ITEMS
+        for group_id in self._offsets.group_ids():
+            for part in _parts(self._offsets.partitions(group_id)):
+                gone = self._offsets.committed_before(group_id, part, topics)
+                if gone:
+                    self._directory.keep(group_id, wall_ms)
+                    # Else expiry finds them.
+                    with contextlib.suppress(KafkaError):
+                        self._offsets.delete(group_id, gone)
+                left -= STEP_ITEMS if gone else 1 + len(part)
+                if left <= 0:
+                    yield
+                    left = STEP_ITEMS
+
+
+def _parts(partitions: Collection[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    """At least one, which may be empty."""
+    known = list(partitions)
+    for start in range(0, max(1, len(known)), STEP_ITEMS):
+        yield known[start : start + STEP_ITEMS]
+
+
+def group_coordinator(context: BrokerContext, replicas: Replicas) -> Coordinator:
+    """Return the coordinator of consumer groups of one broker."""
+    config, runtime = context.config, context.runtime
+    return Coordinator(
+        CONSUMER_OFFSETS,
+        config.node_id,
+        lambda journal, _epoch: GroupCore(journal, config, lambda: str(runtime.uuid())),
+        replicas,
+        config,
+        runtime.wall_ms,
+        context.fail,
+        runtime.log.bind(part="groups", node_id=config.node_id),
+    )

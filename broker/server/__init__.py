@@ -18,8 +18,8 @@ Invariants:
 Source: Apache Kafka's SocketServer; rows R9 and N3 of the requirements.
 """
 
+from broker.server._connection import Listeners
 from broker.server._connection_limits import ConnectionLimits
-from broker.server._listeners import Listeners
 
 __all__ = [
     "ConnectionLimits",

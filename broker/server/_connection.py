@@ -1,4 +1,4 @@
-"""One client's connection: frames in, answers out, in the order of the requests (rows R9, N3).
+"""Listeners and their connections: frames in, answers out, in the order of the requests (R9, N3).
 
 Requests of a connection are processed one at a time: the next one starts when nothing before it is
 unanswered. Produce requests are the exception: one may start while earlier Produce requests wait
@@ -26,7 +26,8 @@ from broker.apis.handler import HangUpError, Reply
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError
 from broker.server._outbox import Outbox
-from raftctl.errors import InvariantViolation
+from raftctl.errors import ConfigError, InvariantViolation
+from raftctl.metadata.records import Endpoint
 from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
     Serve = Callable[[Frame, str], Reply[Response] | Response]
     """From a frame and the host that sent it to the response."""
+
+    from collections.abc import Callable
+
+    from raftctl.config import Listener, NodeConfig
 
 PIPELINED_MAX = 32
 """Produce requests of one connection that may be unanswered at once."""
@@ -227,7 +232,9 @@ class Connection(asyncio.BufferedProtocol):
             self._queue(response)
 
     def _attempt(self, step: Callable[[], None]) -> None:
-        """Whatever goes wrong ends this connection only, except a bug that was recognized."""
+        """Take a step. Whatever goes wrong ends this connection only; a violated invariant ends the
+        broker.
+        """
         log = self._log
         try:
             step()
@@ -320,3 +327,63 @@ def client_host(peer: object) -> str:
 
 def _address(peer: object) -> str:
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+
+
+class Listeners:
+    """The listening sockets of one broker."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        limits: ConnectionLimits,
+        log: FilteringBoundLogger,
+        make_sender: MakeSender,
+    ) -> None:
+        """`make_sender` is the runtime's."""
+        self._config = config
+        self._make_sender = make_sender
+        self._limits = limits
+        self._log = log
+        self._servers: dict[str, asyncio.Server] = {}
+
+    async def bind(self, serve_on: Callable[[str], Serve]) -> list[Endpoint]:
+        """Bind all listeners and return the endpoints to advertise.
+
+        `serve_on` returns the function that serves the frames of one listener, by its name. Raises
+        ConfigError, which names the address that cannot be bound.
+        """
+        try:
+            for listener in self._config.broker_listeners:
+                self._servers[listener.name] = await self._bind_one(
+                    listener, serve_on(listener.name)
+                )
+        except ConfigError:
+            self.close()
+            raise
+        return [self._endpoint(listener) for listener in self._config.advertised]
+
+    def close(self) -> None:
+        """Accepts no more and closes every connection."""
+        for server in self._servers.values():
+            server.close()
+        self._limits.close_all()
+
+    async def _bind_one(self, listener: Listener, serve: Serve) -> asyncio.Server:
+        log = self._log.bind(listener=listener.name)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.create_server(
+                lambda: Connection(self._limits, serve, log, self._make_sender, listener.name),
+                listener.host,
+                listener.port,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"listeners: {listener} cannot be bound ({error.strerror}): choose a free port"
+            ) from error
+
+    def _endpoint(self, advertised: Listener) -> Endpoint:
+        name = advertised.name
+        # Port 0 means the one that the system chose.
+        port = advertised.port or self._servers[name].sockets[0].getsockname()[1]
+        return Endpoint(name, advertised.host, port, self._config.security_protocol(name))

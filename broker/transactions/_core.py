@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.coordinator import STEPS, StepQueue
+from broker.coordinator import STEP_ITEMS, STEPS, StepQueue, in_batches
 from broker.coordinator.core import Answer, Command, Effect, Journal, Now
 from broker.transactions._ids import TransactionIds
 from broker.transactions._records import written
@@ -23,13 +23,14 @@ from broker.transactions._state import (
     TransactionState,
     check_succession,
 )
-from broker.transactions._upkeep import TransactionUpkeep
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+    from broker.coordinator.core import Journal
 
 _ABORTS = ("aborts",)
 _EXPIRY = ("expiry",)
@@ -527,3 +528,76 @@ def _fenced(found: Transaction) -> KafkaError:
 def _wrong_state(found: Transaction, request: EndTransaction) -> KafkaError:
     wish = "commit" if request.commit else "abort"
     return KafkaError(ErrorCode.INVALID_TXN_STATE, f"cannot {wish}: it is {found.state.text}")
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+_COMMAND = 5
+"""To ask for markers takes as long as to look at so many ids."""
+_ABORT = 20
+"""To write that one transaction is aborted, too."""
+
+
+class TransactionUpkeep:
+    """Work that time brings to the ids of one partition, in steps: there may be very many.
+
+    Between two steps everything may have changed, so each step decides and writes by itself.
+    """
+
+    def __init__(
+        self,
+        ids: TransactionIds,
+        journal: Journal,
+        ask_for_markers: Callable[[str], None],
+        abort: Callable[[str], None],
+    ) -> None:
+        """`ask_for_markers` and `abort` act on one id; `abort` may raise KafkaError."""
+        self._ids = ids
+        self._journal = journal
+        self._ask_for_markers = ask_for_markers
+        self._abort = abort
+
+    def resume(self) -> Iterator[None]:
+        """Asks for the markers of all that was decided under another coordinator.
+
+        Until then such a transaction stays as it is: what comes after it waits for its markers.
+        """
+        for count, name in enumerate(list(self._ids.prepared), 1):
+            self._ask_for_markers(name)
+            if count % (STEP_ITEMS // _COMMAND) == 0:
+                yield
+
+    def abort_late(self, wall_ms: int) -> Iterator[None]:
+        """Aborts what takes too long. If the log takes nothing now the next round tries again."""
+        left = STEP_ITEMS
+        for name in list(self._ids.ongoing):
+            left -= 1
+            if name in self._ids.ongoing and self._ids.known[name].ends_ms <= wall_ms:
+                try:
+                    self._abort(name)
+                except KafkaError:
+                    return
+                left -= _ABORT
+            if left <= 0:
+                yield
+                left = STEP_ITEMS
+
+    def expire(self, before_ms: int) -> Iterator[None]:
+        """Ids that nobody has used since then are forgotten."""
+        names = list(self._ids.known)
+        for start in range(0, len(names), STEP_ITEMS):
+            part = names[start : start + STEP_ITEMS]
+            gone = [written(name, None) for name in part if self._is_silent(name, before_ms)]
+            try:
+                for batch in in_batches(gone):
+                    self._journal.append(batch)
+            except KafkaError:
+                return
+            yield
+
+    def _is_silent(self, name: str, before_ms: int) -> bool:
+        ids = self._ids
+        found = ids.known.get(name)
+        if found is None or name in ids.ongoing or name in ids.prepared:
+            return False
+        return found.updated_ms < before_ms

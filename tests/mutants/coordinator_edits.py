@@ -86,7 +86,7 @@ EDITS = (
     ),
     Edit(
         "partition_is_free_while_it_is_held",
-        "broker.groups.consumer._reconciliation:_next",
+        "broker.groups.consumer.consumer_group:_next",
         "owners.get(one) in (None, member.member_id)",
         "True",
         f"{_UNIT}groups/test_consumer_groups.py::test_a_partition_moves_when_its_owner_has_let_go_of_it",

@@ -8,7 +8,7 @@ from broker.coordinator import Shard
 from broker.groups._core import GroupCore
 from broker.groups._records import OffsetKey, key_of
 from broker.groups.consumer import _consumer_groups as consumer_groups
-from broker.groups.consumer._reconciliation import reconciled
+from broker.groups.consumer.consumer_group import reconciled
 from broker.log.batches.record_batch import NO_PRODUCER
 from tests.mutants.mutant import Patch, node_mutant
 

@@ -194,16 +194,12 @@ def refuse(
 
 def _entries(body: wire.ProduceRequest) -> list[Entry]:
     """The batches in order of the request, which drops its hold on them."""
-    return [
-        (TopicPartition(topic["name"], data["index"]), _taken(data))
-        for topic in body["topic_data"]
-        for data in topic["partition_data"]
-    ]
-
-
-def _taken(data: wire.PartitionProduceData) -> Buffer:
-    records, data["records"] = data["records"], None
-    return b"" if records is None else records
+    entries: list[Entry] = []
+    for topic in body["topic_data"]:
+        for data in topic["partition_data"]:
+            batch, data["records"] = data["records"], None
+            entries.append((TopicPartition(topic["name"], data["index"]), batch or b""))
+    return entries
 
 
 def _answer(context: ApiContext, body: wire.ProduceRequest, results: list[AppendResult]) -> _Answer:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.coordinator._batches import batch_of
 from broker.coordinator._cooperative import TurnQueue
-from broker.coordinator._loading import RECORDS_AT_ONCE, replay_log
+from broker.coordinator._shard import RECORDS_AT_ONCE, replay_log
 from broker.coordinator.core import KeyValue
 from broker.groups import NO_EXPIRY, CommittedOffset
 from broker.groups._records import (

@@ -15,8 +15,8 @@ from broker.transactions import (
     Transaction,
     TransactionState,
 )
+from broker.transactions import _core as transaction_core
 from broker.transactions import _records as transaction_records
-from broker.transactions import _upkeep as transaction_upkeep
 from broker.transactions._core import ForceAbort, MarkersWritten, Settings
 from broker.transactions._state import EPOCH_MAX
 from broker.types import TopicPartition
@@ -412,7 +412,7 @@ COUNT = STEP_ITEMS + 10
 
 @pytest.fixture
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_upkeep, "STEP_ITEMS", STEP_ITEMS)
+    monkeypatch.setattr(transaction_core, "STEP_ITEMS", STEP_ITEMS)
 
 
 def turns(rig: Rig) -> list[tuple[int, int]]:
