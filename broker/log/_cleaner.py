@@ -225,6 +225,8 @@ def _marker(
 def _rebuilt(
     header: BatchHeader, kept: Sequence[Record], horizon_ms: int | None, config: TopicConfig
 ) -> Filtered:
+    spans = header.base_offset <= kept[0].offset and kept[-1].offset <= header.last_offset
+    invariant(spans, "the records that remain keep their offsets, which the batch covers")
     changed = header._replace(record_count=len(kept))
     if not header.attributes & LOG_APPEND_TIME:
         changed = changed._replace(max_timestamp=max(record.timestamp for record in kept))
@@ -289,6 +291,10 @@ def dirt(
         age_ms = now_ms - one.newest_timestamp
         if one.newest_timestamp != NO_TIMESTAMP and age_ms > config.max_compaction_lag_ms:
             overdue = True
+    invariant(end_offset <= segments[-1].base_offset, "the active segment is not compacted")
+    # The newer record of a key may be cut off again; then the older one would be gone, too.
+    stable = end_offset <= max(stable_offset, segments[0].base_offset)
+    invariant(stable, "records that may be cut or aborted are not compacted")
     ratio = dirty_bytes / (clean_bytes + dirty_bytes) if dirty_bytes else 0.0
     return Dirt(first_dirty, end_offset, ratio, overdue)
 
@@ -308,6 +314,7 @@ def grouped(sizes: Sequence[tuple[int, int, int]], config: TopicConfig) -> list[
         else:
             groups.append(1)
             group_bytes, group_base = size, base_offset
+    invariant(sum(groups) == len(sizes), "each segment is rewritten once")
     return groups
 
 
@@ -507,6 +514,7 @@ class LogCleaner:
             return
         if not done:
             return
+        invariant(cleaning.end_offset <= dirt.end_offset, "no more is compacted than was decided")
         directory.cleaned[log.partition] = cleaning.end_offset
         self._runtime.log.info(
             "log_compacted",

@@ -340,6 +340,9 @@ class LogManager:
         for partition, home in self._home.items():
             invariant(partition in home.logs, "a log is in its home")
         twins = sum(len(others) for others in self._twins.values())
+        come = self._wishes.keys() & self._home.keys()
+        invariant(not come, "only a log that is to come waits for its directory")
+        invariant(len(self._wishes) <= _WISHES_MAX, "clients cannot fill the memory with choices")
         held = sum(len(directory.logs) for directory in self._directories)
         invariant(held == len(self._home) + twins, "a partition has one log")
         for directory in self._directories:
@@ -481,6 +484,7 @@ class LogManager:
         if home.cleaned.get(log.partition, 0) > end:
             home.cleaned[log.partition] = end
         points = home.offsets()[checkpoints.RECOVERY_POINTS]
+        invariant(points[log.partition] <= end, "no checkpoint vouches for what was cut")
         write_points = home.checkpoint_writer(checkpoints.RECOVERY_POINTS, points)
 
         def persist() -> None:
@@ -522,6 +526,10 @@ class LogManager:
 
     def _take_moved(self, future: FutureLog) -> None:
         partition, home, target = future.partition, future.home, future.target
+        invariant(self._home.get(partition) is home, "a copy replaces the log that was copied")
+        ends = future.copy.log_end_offset, home.logs[partition].log_end_offset
+        # A shorter copy would pass for a replica that has all that was acknowledged.
+        invariant(ends[0] == ends[1], "a copy ends where its log ends")
         del home.logs[partition]
         if partition in home.cleaned:
             target.cleaned[partition] = home.cleaned.pop(partition)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.types import TopicPartition
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.ids import parse_uuid, uuid_text
 from raftctl.runtime.api import read_file, replace_file, replace_files
 
@@ -31,6 +31,8 @@ _VERSION = "0"
 
 def write_offsets(files: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace a checkpoint that has an offset for each partition; blocks."""
+    # Apache Kafka's tools refuse the whole file for one negative offset.
+    invariant(min(offsets.values(), default=0) >= 0, "an offset is not negative")
     lines = (f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets))
     _write(files, path, lines)
 

@@ -100,6 +100,8 @@ class IsrManager(_ReportQueue["tuple[IsrProposal, Partition]"]):
 
     def submit(self, replica: Partition, proposal: IsrProposal) -> None:
         """Send the proposal with the next request."""
+        # A superseded one would propose an ISR that is worked out from an older one.
+        invariant(replica.state.proposal is proposal, "the open proposal is sent")
         self._put(replica.partition, (proposal, replica))
 
     def invariants(self) -> None:

@@ -14,8 +14,10 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from raftctl.errors import invariant
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from structlog.typing import FilteringBoundLogger
@@ -53,7 +55,22 @@ class PartitionChangeQueue:
 
     def add(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
         """Add a change; an earlier one of the same partition is out of date."""
+        known_id, known = self._waiting.get(partition, (None, image))
+        newer = known_id != topic_id or known.partition_epoch <= image.partition_epoch
+        invariant(newer, "a change is newer than the one that waits")
         self._waiting[partition] = (topic_id, image)
+
+    def invariants(self, here: Mapping[TopicPartition, Partition], *, changes: bool) -> None:
+        """Check that each waiting change is of a replica that is `here`, or that none is.
+
+        `changes` says which: a queue holds changes of replicas, or replicas that are new. A change
+        of a replica that is gone would create its log again, empty.
+        """
+        invariant(self._more.is_set() or not self._waiting, "a change that waits is applied")
+        for partition, (topic_id, _) in self._waiting.items():
+            replica = here.get(partition)
+            is_here = replica is not None and replica.topic_id == topic_id
+            invariant(is_here == changes, "a change waits only for a replica that is here")
 
     def forget(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Drop the change of a partition that is deleted, or that has moved away."""

@@ -21,11 +21,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.log.batches import validation
-from raftctl.errors import KafkaError
+from raftctl.errors import KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from broker.log.partition_log import PartitionLog
     from broker.replication.partition import Partition
     from broker.types import Appendable, AppendResult, TopicPartition
     from raftctl.runtime.api import Buffer, Worker
@@ -128,13 +129,23 @@ class AckFlusher:
         if replica in self._running or not replica.awaits_flush:
             return
         self._running[replica] = None
-        done = replica.log.flush_through(replica.log.log_end_offset)
-        done.add_done_callback(partial(self._finished, replica, replica.log.recovery_point))
+        log = replica.log
+        before = log.recovery_point, log.truncations
+        done = log.flush_through(log.log_end_offset)
+        done.add_done_callback(partial(self._finished, replica, log, before))
 
     def _finished(
-        self, replica: Partition, durable_before: int, done: asyncio.Future[None]
+        self,
+        replica: Partition,
+        log: PartitionLog,
+        before: tuple[int, int],
+        done: asyncio.Future[None],
     ) -> None:
+        """Go on after a flush; `before` has the log's recovery point and truncations then."""
         del self._running[replica]
+        durable_before, truncations = before
+        kept = log.recovery_point >= durable_before or log.truncations > truncations
+        invariant(kept, "what is durable stays durable, unless it is cut")
         # A disk that refuses is the log directory's affair; nothing is acknowledged meanwhile.
         if done.cancelled() or done.exception() is not None:
             return

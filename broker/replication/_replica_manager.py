@@ -188,8 +188,11 @@ class ReplicaManager(LogListener):
                 invariant(
                     copied == leader, "a follower copies from its leader, a leader from nobody"
                 )
+        self._new_replicas.invariants(self._replicas, changes=False)
+        self._changed.invariants(self._replicas, changes=True)
         self._fetchers.invariants()
         self._isr.invariants()
+        self._places.invariants()
         self._produces.invariants()
         self._fetches.invariants()
         self._deletes.invariants()
@@ -563,6 +566,8 @@ class ReplicaManager(LogListener):
         """See `LogListener`."""
         replica = self._replicas.get(log.partition)
         if replica is not None:
+            same_end = log.log_end_offset == replica.log.log_end_offset
+            invariant(same_end, "a log that has moved has the same records")
             replica.log = log
             self._places.check(replica, self._image)
             self._ack_flusher.request(replica)

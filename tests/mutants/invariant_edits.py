@@ -13,6 +13,9 @@ _OF_PRODUCERS = "broker.log.producers._producer_state:ProducerStates"
 _OF_STATE = "broker.replication.partition._partition_state:PartitionState"
 _OF_INDEX = "broker.replication.partition._fetch_session_index:FetchSessionIndex"
 _OF_PURGATORY = "broker.replication.purgatory._purgatory:Purgatory"
+_OF_BATCHES = "broker.log.batches"
+_OF_CLEANER = "broker.log._cleaner"
+_OF_REPLICAS = "broker.replication._replica_manager:ReplicaManager"
 _OF_WHEEL = "broker.replication.purgatory._purgatory"
 
 EDITS = (
@@ -260,5 +263,89 @@ EDITS = (
         "self._fetchers.follow(replica, image.leader)",
         "pass",
         f"{_REPLICAS}test_brokers_take_over_and_hand_back",
+    ),
+    Edit(
+        "batch_longer_than_its_header_says",
+        f"{_OF_BATCHES}.record_batch:assembled",
+        "CRC_COVERS_FROM - PREFIX_BYTES",
+        "CRC_COVERS_FROM - PREFIX_BYTES - 1",
+        f"{_LOG}test_a_batch_is_repacked_and_tombstones_remain",
+    ),
+    Edit(
+        "repacked_batch_covers_one_offset",
+        f"{_OF_BATCHES}.validation:_repacked",
+        "_replace(attributes=attributes)",
+        "_replace(attributes=attributes, last_offset_delta=0)",
+        f"{_LOG}test_a_batch_is_repacked_and_tombstones_remain",
+    ),
+    Edit(
+        "repacked_batch_forgets_its_newest_time",
+        f"{_OF_BATCHES}.validation:_repacked",
+        "_replace(attributes=attributes)",
+        "_replace(attributes=attributes, max_timestamp=header.base_timestamp)",
+        f"{_LOG}test_a_batch_is_repacked_and_tombstones_remain",
+    ),
+    Edit(
+        "read_beyond_the_segment",
+        "broker.log.segments._segment_list:SegmentList.find",
+        'min(limits["max_bytes"], end - found.position)',
+        'limits["max_bytes"]',
+        f"{_LOG}test_reads_end_within_their_segment",
+    ),
+    Edit(
+        "uncommitted_segment_expires",
+        "broker.log.partition_log.retention:expired",
+        "one.next_offset > high_watermark",
+        "False",
+        f"{_LOG}test_segments_expire_and_are_compacted_up_to_what_is_committed",
+    ),
+    Edit(
+        "unstable_segment_is_compacted",
+        f"{_OF_CLEANER}:dirt",
+        "one.next_offset > stable_offset or ",
+        "",
+        f"{_LOG}test_segments_expire_and_are_compacted_up_to_what_is_committed",
+    ),
+    Edit(
+        "active_segment_is_compacted",
+        f"{_OF_CLEANER}:dirt",
+        "segments[:-1]",
+        "segments",
+        f"{_LOG}test_segments_expire_and_are_compacted_up_to_what_is_committed",
+    ),
+    Edit(
+        "segment_is_left_out_of_its_group",
+        f"{_OF_CLEANER}:grouped",
+        "groups[-1] += 1\n",
+        "pass\n",
+        f"{_LOG}test_segments_expire_and_are_compacted_up_to_what_is_committed",
+    ),
+    Edit(
+        "log_that_came_still_waits_for_its_directory",
+        f"{_OF_MANAGER}.create",
+        "self._wishes.pop(partition, None)\n",
+        "pass\n",
+        f"{_LOG}test_logs_are_created_moved_and_deleted_and_a_directory_fails",
+    ),
+    Edit(
+        "consumer_sees_what_is_not_committed",
+        "broker.replication.partition._partition:Partition.limit_for",
+        "else self.state.high_watermark",
+        "else self.log.log_end_offset",
+        f"{_REPLICAS}test_consumers_read_what_is_committed_within_their_limits",
+    ),
+    Edit(
+        "each_partition_has_the_whole_limit",
+        "broker.replication.reads._reads:Reads._read",
+        "max(left, 0), min_one)",
+        "params.max_bytes, min_one)",
+        f"{_REPLICAS}test_consumers_read_what_is_committed_within_their_limits",
+    ),
+    Edit(
+        "change_outlives_its_partition",
+        f"{_OF_REPLICAS}._drop",
+        "self._changed.forget(partition, topic_id)\n",
+        "pass\n",
+        f"{_REPLICAS}test_a_partition_is_deleted_before_its_change_is_applied",
     ),
 )

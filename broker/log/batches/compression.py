@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import cramjam
 
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,10 +49,13 @@ def decompress(codec: int, data: Buffer, bytes_max: int = OPENED_BYTES_MAX) -> B
     if opener is None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"codec {codec} is not known")
     try:
-        return opener(data, bytes_max)
+        opened = opener(data, bytes_max)
     except (cramjam.DecompressionError, zlib.error, struct.error, _BrokenError) as error:
         text = f"records cannot be unpacked by {NAMES[codec]}: {error}"
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text) from None
+    # A batch of a few kilobytes may claim gigabytes; the callers count on the bound.
+    invariant(len(opened) <= bytes_max, "what is unpacked is bounded")
+    return opened
 
 
 def compress(codec: int, data: Buffer, config: TopicConfig) -> bytes:

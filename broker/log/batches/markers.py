@@ -20,6 +20,7 @@ from broker.log.batches.record_batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from broker.types import EndMarker
@@ -48,6 +49,7 @@ class Marker(NamedTuple):
 
 def encoded(marker: EndMarker, now_ms: int) -> tuple[bytes, BatchHeader]:
     """The control batch, not placed in a log yet; `now_ms` is the wall clock."""
+    invariant(marker.producer_id != NO_PRODUCER, "a marker ends the transaction of a producer")
     kind = MarkerKind.COMMIT if marker.commit else MarkerKind.ABORT
     key = _KEY.pack(_VERSION, kind)
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)

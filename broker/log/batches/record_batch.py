@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,6 +174,7 @@ def placed(
     batch: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int
 ) -> tuple[list[Buffer], BatchHeader]:
     """The batch with its place in the log, as pieces to write: only the first 16 bytes are new."""
+    invariant(base_offset >= 0, "the offsets of a log begin at 0")
     place = _PLACE.pack(base_offset, header.length, leader_epoch)
     moved = BatchHeader(base_offset, header.length, leader_epoch, *header[3:])
     return [place, memoryview(batch)[_LEADER_EPOCH_ENDS:]], moved
@@ -191,7 +192,11 @@ def assembled(header: BatchHeader, records: Buffer) -> tuple[bytes, BatchHeader]
     body = _AFTER_CRC.pack(*header[5:]) + records
     length = len(body) + CRC_COVERS_FROM - PREFIX_BYTES
     whole = header._replace(length=length, crc=crc32c(body))
-    return _HEADER.pack(*whole)[:CRC_COVERS_FROM] + body, whole
+    batch = _HEADER.pack(*whole)[:CRC_COVERS_FROM] + body
+    # A reader finds the next batch by this one's length: a wrong one hides all that follow.
+    invariant(whole.size == len(batch), "a batch is as long as its header says")
+    invariant(whole.last_offset_delta >= 0, "a batch covers an offset")
+    return batch, whole
 
 
 def split_fetched(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:

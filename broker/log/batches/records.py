@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.log.batches._scanning import RECORD_BYTES_MIN
 from broker.log.batches.compression import decompress
 from broker.log.batches.record_batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME, BatchHeader
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,6 +141,8 @@ def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | No
 
 def encoded(record: Record, header: BatchHeader) -> bytes:
     """The record's bytes in a batch whose base offset and base timestamp are the header's."""
+    within = header.base_offset <= record.offset <= header.last_offset
+    invariant(within, "a record keeps its offset, which its batch covers")
     body = b"".join(
         [
             b"\0",

@@ -27,7 +27,7 @@ from broker.log.batches.record_batch import (
     BatchHeader,
 )
 from broker.types import Prepared
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.integers import LONG_MAX
 
 if TYPE_CHECKING:
@@ -175,6 +175,12 @@ def _stored(
     if header.size > config.segment_bytes:
         text = f"the batch has {header.size} bytes, over segment.bytes, {config.segment_bytes}"
         raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
+    # Retention and the time index go by the header: with the client's own number a record from
+    # the future would keep its segment for ever, and one from the past would not be found.
+    invariant(header.max_timestamp == max_timestamp, "the header has its records' newest time")
+    # The log gives offsets by the header, the client counts its records: both must agree.
+    same_span = header.last_offset_delta == sent.last_offset_delta
+    invariant(same_span, "a repacked batch covers the offsets that it covered")
     return Prepared(batch, header)
 
 

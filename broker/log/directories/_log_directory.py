@@ -471,6 +471,8 @@ class Removals:
 
         `aside`: only rename them, so that an operator finds them and no broker does.
         """
+        is_served = directory.logs.get(log.partition) is log
+        invariant(not is_served, "a log that is removed serves nobody")
         served = directory.logs.get(log.partition) is log
         invariant(not served, "no log is removed that is still served")
         self._waiting[log.partition] = (directory, log, aside)

@@ -586,6 +586,9 @@ class PartitionLog:
         """Puts a durable segment in the place of others; False if they are no longer the log's."""
         if not self._segments.has_run(replaced):
             return False
+        active = self._segments.active
+        # A batch that is appended meanwhile would be in the old file only.
+        invariant(active not in replaced, "the active segment is not compacted")
         span = new.base_offset, new.next_offset
         whole = span == (replaced[0].base_offset, replaced[-1].next_offset)
         # A shorter one would leave a gap, which the next recovery takes for a torn truncation.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.segments import NO_TIMESTAMP
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,9 @@ def expired(
         if not by_size and not _too_old(one, config, now_ms):
             break
         count += 1
+    committed = not count or segments[count - 1].next_offset <= high_watermark
+    # A follower that lacks such a record would begin again at the log's start, and be empty.
+    invariant(committed, "only committed records expire")
     return count
 
 

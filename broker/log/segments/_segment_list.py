@@ -140,6 +140,8 @@ class SegmentList:
             size = min(limits["max_bytes"], end - found.position)
             if limits["min_one"]:
                 size = max(size, found.header.size)
+            # Beyond the last whole batch may be the bytes of a write that failed.
+            invariant(found.position + size <= segment.size, "a read ends within its segment")
             return Place(segment, found.position, size) if size > 0 else None
         return None
 

@@ -296,10 +296,21 @@ class Partition:
                 ),
                 min_one=min_one,
             )
+            committed = params.replica_id != CONSUMER or (
+                limits["up_to_offset"] <= self.state.high_watermark
+            )
+            # What is above may be cut off when another replica takes the lead.
+            invariant(committed, "a consumer sees only what is committed")
             try:
                 records = self.log.to_send(wanted.fetch_offset, **limits)
                 if params.read_committed:
                     aborted = self.log.aborted_in(wanted.fetch_offset, **limits)
+                    for one in aborted:
+                        # A consumer drops the producer's records from `first_offset` on: one that
+                        # begins later would hide records of the producer's next transaction.
+                        covers = one.first_offset < limits["up_to_offset"]
+                        covers = covers and one.last_offset >= wanted.fetch_offset
+                        invariant(covers, "an aborted transaction has records in what is read")
             except KafkaError as failed:
                 return FetchResult(failed.code)
         self.state.note_sent(params.replica_id)
@@ -432,7 +443,10 @@ class Partition:
         return self.log.warm_lookup(wanted)
 
     def _offset(self, offset: int, timestamp: int = -1) -> OffsetResult:
-        return OffsetResult(ErrorCode.NONE, offset, timestamp, self.log.epochs.epoch_of(offset))
+        log = self.log
+        within = log.log_start_offset <= offset <= log.log_end_offset
+        invariant(within, "an offset that is found is in the log")
+        return OffsetResult(ErrorCode.NONE, offset, timestamp, log.epochs.epoch_of(offset))
 
     def end_offset_for_epoch(
         self, current_leader_epoch: int, leader_epoch: int

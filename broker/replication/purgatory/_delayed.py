@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from broker.replication.partition import Partition
 from broker.replication.purgatory._purgatory import DelayedOperation
 from broker.types import AppendResult, DeletedRecords
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     import asyncio
@@ -162,6 +162,10 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
 
     def reads_more(self, wanted: FetchPartition) -> None:
         """Add a partition that became dirty to those that the fetch reads."""
+        # By its index the fetch finds what it reads again: in another order it would wait for the
+        # bytes of one partition, and look at another.
+        added = self._partitions[len(self._available) :] == [wanted]
+        invariant(added, "a fetch watches what it reads")
         self._indexes[wanted.partition] = len(self._available)
         self._available.append(0)
 

@@ -25,7 +25,7 @@ from broker.replication.purgatory import DelayedFetch, is_enough
 from broker.replication.reads.cold_reads import WARMINGS_MAX
 from broker.types import CONSUMER, EpochEndOffset, FetchResult, OffsetResult
 from raftctl.config import RACK_AWARE_SELECTOR
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.image import EMPTY_IMAGE
 
 if TYPE_CHECKING:
@@ -217,6 +217,9 @@ class Reads:
             index = (params.first + step) % count
             result = self._read_one(params, partitions[index], max(left, 0), min_one)
             results[index] = result
+            # Else a client's buffer, sized by its limit, would never hold the response.
+            within = result.size <= max(left, 0) or min_one
+            invariant(within, "only the first batch of a response may exceed its limit")
             left -= result.size
             min_one = min_one and not result.records
         return [results[index] for index in range(count)]
@@ -368,6 +371,8 @@ class OffsetLookups:
             try:
                 return self._find(lookup, replica_id, searches)
             except _ToOpenError as wanted:
+                # Else the look-up would ask for it again, for ever.
+                invariant(wanted.key not in searches.found, "a worker searches a batch once")
                 searches.found[wanted.key] = await self._worker.submit(wanted.call)
 
     def _cold(self, lookups: Sequence[OffsetLookup]) -> Callable[[], None] | None:

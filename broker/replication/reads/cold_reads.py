@@ -10,7 +10,7 @@ import asyncio
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from raftctl.errors import KafkaError
+from raftctl.errors import KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,6 +107,7 @@ class ColdReads:
         except KafkaError:
             # The disk is far behind: who needs these bytes will wait for them.
             return
+        invariant(replica.partition not in self._ahead, "a partition is read ahead once")
         self._ahead[replica.partition] = future
 
         def done(future: asyncio.Future[None]) -> None:

@@ -7,13 +7,18 @@ bugs that only this finds at once: no answer of the log is wrong yet.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+import pytest
 
 from broker.log import LogManager
 from broker.log import _cleaner as compaction
 from broker.log._cleaner import Cleaning
+from broker.log.partition_log import retention
 from broker.types import EndMarker, TopicPartition
+from raftctl.errors import KafkaError
 from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.batches import keyed_batch, make_batch
 from tests.unit.broker.log.fake_files import FakeFiles, FakeRuntime
@@ -141,6 +146,46 @@ def test_compaction_keeps_the_span_of_what_it_rewrites() -> None:
     log.invariants()
 
 
+def test_segments_expire_and_are_compacted_up_to_what_is_committed() -> None:
+    files = FakeFiles()
+    log = new_log(files, COMPACTED)
+    for number in range(30):
+        log.append_as_leader(keyed_batch([(b"%d" % (number % 3), b"v" * 50)]), 0, 0)
+    log.high_watermark = 7
+    log.producers.prune_undo(7)
+    facts = log.segment_facts()
+    config = replace(COMPACTED, retention_bytes=0)
+    assert 0 < retention.expired(facts, config, 7, 0) < len(facts)
+    compaction.dirt(facts, COMPACTED, cleaned_to=0, stable_offset=7, now_ms=0)
+    sizes = [(one.base_offset, one.next_offset, one.size) for one in facts]
+    assert len(compaction.grouped(sizes, TopicConfig())) == 1
+    dirt = compaction.dirt(facts, COMPACTED, cleaned_to=0, stable_offset=30, now_ms=0)
+    list(Cleaning(files, log, dirt, now_ms=0, buffer_bytes=1 << 20).steps())
+
+
+def test_a_batch_is_repacked_and_tombstones_remain() -> None:
+    files = FakeFiles()
+    log = new_log(files, replace(COMPACTED, compression_type="gzip"))
+    for number in range(20):
+        values: list[tuple[bytes, bytes | None]] = [(b"k", None), (b"%d" % number, b"v" * 50)]
+        log.append_as_leader(keyed_batch(values, timestamp=number), 0, 0)
+    commit(log)
+    facts = log.segment_facts()
+    dirt = compaction.dirt(
+        facts, log.config, cleaned_to=0, stable_offset=log.high_watermark, now_ms=0
+    )
+    for step in Cleaning(files, log, dirt, now_ms=9, buffer_bytes=1 << 20).steps():
+        assert step is None or step.segment.size
+
+
+def test_reads_end_within_their_segment() -> None:
+    log = new_log(FakeFiles())
+    grow(log)
+    for offset in range(log.log_end_offset):
+        log.read(offset, max_bytes=1 << 20, up_to_offset=offset + 1, min_one=True)
+        log.read(offset, max_bytes=1 << 20, up_to_offset=log.log_end_offset, min_one=False)
+
+
 async def test_logs_are_created_moved_and_deleted_and_a_directory_fails() -> None:
     files = FakeFiles()
     manager = LogManager(FakeRuntime(files), ["/d1", "/d2"], TopicConfig(), lambda _error: None)
@@ -156,6 +201,10 @@ async def test_logs_are_created_moved_and_deleted_and_a_directory_fails() -> Non
         await asyncio.sleep(0.001)
         if manager.directory_of(first) == other:
             break
+    third = TopicPartition("t", 2)
+    with pytest.raises(KafkaError, match="has no log here"):
+        manager.move(third, other)
+    manager.create(third, UUID(int=1), TopicConfig())
     manager.delete(second)
     manager.create(second, UUID(int=2), TopicConfig())
     log = manager.get(first)

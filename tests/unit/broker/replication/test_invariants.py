@@ -16,6 +16,7 @@ from broker.replication.purgatory._purgatory import DelayedOperation, Purgatory,
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.image import PartitionImage
+from raftctl.metadata.records import RemoveTopicRecord
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.log.fake_files import FakeFiles
 from tests.unit.broker.log.logs import new_log
@@ -146,3 +147,26 @@ async def test_brokers_take_over_and_hand_back() -> None:
         await eventually(lambda: world.nodes[3].replica().log.log_start_offset == 2)
         world.fence(3)
         world.set_isr(1, 2)
+
+
+async def test_consumers_read_what_is_committed_within_their_limits() -> None:
+    async with World(2) as world:
+        world.create_topic(partitions=2)
+        leader = world.nodes[1]
+        for partition in (P0, P1):
+            leader.replicas.append(1, 0, [(partition, BATCH)])
+        leader.replicas.fetch(params(), [wanted(0)])
+        what = [wanted(0, topic_id=TOPIC_ID), wanted(0, topic_id=TOPIC_ID, partition=P1)]
+        leader.replicas.fetch(params(2, max_bytes=len(BATCH) + 5), what)
+
+
+async def test_a_partition_is_deleted_before_its_change_is_applied() -> None:
+    async with World(2) as world:
+        world.create_topic()
+        changes = world.nodes[1].replicas._changed
+        changes._at_once = 0
+        world.set_isr(1)
+        world.set_isr(1, 2)
+        assert len(changes) == 1
+        world.controller.commit(RemoveTopicRecord(TOPIC_ID))
+        changes._at_once = 1
