@@ -512,10 +512,18 @@ class PartitionLog:
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         self.epochs.advance_start(offset)
+        self._retire_hidden()
+
+    def _retire_hidden(self) -> int:
+        """Remove the segments that end at or below the log's start; return how many."""
+        count = 0
         with self._disk():
-            while len(self._segments) > 1 and self._segments.bases[1] <= offset:
+            # A segment ends where the next one begins: holes that compaction left belong to it.
+            while len(self._segments) > 1 and self._segments.bases[1] <= self.log_start_offset:
                 self._retire_one(0)
+                count += 1
         self._durability.keep_snapshots_from(self._segments.bases[0])
+        return count
 
     def delete_records(self, offset: int) -> int:
         """Hide the records below `offset`, -1 for all that are committed; return the log start.
@@ -534,16 +542,22 @@ class PartitionLog:
         """Remove the segments that retention no longer keeps; return how many. Does not block.
 
         The active segment may go too: a new one begins first, so that the log keeps its end.
+
+        So do segments all of whose records are hidden, whatever the configuration. There is one
+        when DeleteRecords hid the whole active segment: it could only go once another was begun.
+        Apache Kafka removes it likewise, as breaching the log start.
+
         Raises KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses.
         """
+        hidden = self._retire_hidden()
         facts = self.segment_facts()
         count = expired(facts, self.config, self.high_watermark, now_ms)
         if count == 0:
-            return 0
+            return hidden
         if count == len(facts):
             self.roll(self.log_end_offset)
         self.advance_log_start(facts[count - 1].next_offset)
-        return count
+        return hidden + count
 
     def _retire(self, keep: int) -> None:
         # From the newest, so that a crash in between leaves a log without a gap.

@@ -180,6 +180,18 @@ def test_records_are_deleted_up_to_an_offset_or_to_the_high_watermark() -> None:
     assert kept(log)[0] <= 90
 
 
+@pytest.mark.req("L7")
+def test_a_segment_that_was_active_when_it_was_hidden_goes_once_it_is_full() -> None:
+    log = committed(TopicConfig())
+    assert log.delete_records(-1) == 120
+    log.config = TopicConfig(segment_bytes=1_000)
+    fill(log, 20)
+    hidden, *others = log.segment_facts()
+    assert hidden.next_offset == log.log_start_offset == 120
+    assert log.expire(0) == 1
+    assert log.segment_facts() == others
+
+
 async def managed(config: TopicConfig) -> tuple[FakeFiles, LogManager, PartitionLog]:
     def never(error: BaseException) -> None:
         raise AssertionError(error)
