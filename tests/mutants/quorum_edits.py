@@ -198,7 +198,7 @@ EDITS = (
     ),
     Edit(
         "two_changes_at_once",
-        "raft._membership:Membership.begin",
+        "raft._leader:Membership.begin",
         "self.change is not None or ",
         "",
         "unit/raftctl/raft/test_membership.py::test_a_change_that_waits_for_its_voter_is_not_given_up_for_another",
@@ -212,14 +212,14 @@ EDITS = (
     ),
     Edit(
         "change_done_before_commit",
-        "raft._membership:Membership.advance",
+        "raft._leader:Membership.advance",
         "high_watermark > change.offset",
         "high_watermark >= change.offset",
         "unit/raftctl/raft/test_membership.py::test_a_new_voter_joins_when_it_has_caught_up_and_the_new_majority_commits",
     ),
     Edit(
         "last_voter_removed",
-        "raft._membership:_judge",
+        "raft._leader:_judge",
         "len(current) == 1",
         "len(current) == 0",
         "unit/raftctl/raft/test_membership.py::test_the_last_voter_stays_and_who_votes_no_more_is_not_found",

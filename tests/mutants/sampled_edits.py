@@ -116,7 +116,7 @@ RAFT = (
     ),
     Edit(
         "gone_voter_cannot_leave",
-        "raft._membership:Membership.begin",
+        "raft._leader:Membership.begin",
         "request.replica if isinstance(request, RemoveVoterRequest) else None",
         "None",
         "unit/raftctl/raft/test_membership.py"
@@ -146,7 +146,7 @@ RAFT = (
     ),
     Edit(
         "copied_disk_votes",
-        "raft._membership:_judge",
+        "raft._leader:_judge",
         "if directory_id in others",
         "if directory_id is None",
         _NO_TWINS,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from raftctl.raft._leader import Leader
-from raftctl.raft._membership import Membership
+from raftctl.raft._leader import Leader, Membership
 from raftctl.raft._replica import Replica
 from raftctl.raft.voters import NOT_IN_LOG
 from raftctl.storage.snapshots import _store as snapshots

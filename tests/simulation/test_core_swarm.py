@@ -125,7 +125,7 @@ def test_a_change_that_is_called_done_too_early_is_found(monkeypatch: pytest.Mon
     assert leader.core is not None
     removed = RemoveVoterRequest(leader.local)
     monkeypatch.setattr(
-        "raftctl.raft._membership.Membership.begin",
+        "raftctl.raft._leader.Membership.begin",
         lambda self, request_id, request, now_ms, *, ready: ErrorCode.UNKNOWN_SERVER_ERROR,
     )
     world.change_voters(leader.node_id, removed)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.codec._codec import UNPACK_BYTES_MAX
+from raftctl.codec import UNPACK_BYTES_MAX
 from raftctl.controller import ControllerConfig
 from raftctl.errors import KafkaError
 from raftctl.metadata.codec import pack_payload, unpack_records
