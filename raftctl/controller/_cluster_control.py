@@ -51,7 +51,7 @@ from raftctl.metadata.features import (
     supports,
     unsupported,
 )
-from raftctl.metadata.image import ControllerImage
+from raftctl.metadata.image.types import ControllerImage
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from raftctl.loader import MetadataLoader
-    from raftctl.metadata.image import KvWaiter, MetadataDelta, MetadataImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
+    from raftctl.metadata.image.coordination import KvWaiter
 
 WAITING_MAX = 10_000
 """Requests of clients that wait for a lock or for a change on one node."""

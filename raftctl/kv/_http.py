@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from raftctl.kv._follower import KvFollower
     from raftctl.kv._index import KeyIndex
-    from raftctl.metadata.image import KvEntry, MetadataImage
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image.types import KvEntry
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.metadata.requests.kv import KvWriteResponse
     from raftctl.quorum import RaftDriver

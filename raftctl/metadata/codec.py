@@ -21,7 +21,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args
 
 from raftctl.codec import Codec
-from raftctl.metadata.image import PartitionImage, shared
+from raftctl.metadata.image import PartitionImage
+from raftctl.metadata.image.types import shared
 from raftctl.metadata.records import PartitionChangeRecord, PartitionRecord, Record, TopicRecord
 
 if TYPE_CHECKING:

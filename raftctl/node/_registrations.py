@@ -27,7 +27,8 @@ from raftctl.metadata.features import (
     level_of,
     supported_ranges,
 )
-from raftctl.metadata.image import ControllerImage, MetadataDelta
+from raftctl.metadata.image import MetadataDelta
+from raftctl.metadata.image.types import ControllerImage
 from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,

@@ -16,7 +16,8 @@ from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
     from raftctl.controller._result import ControllerResult
-    from raftctl.metadata.image import Coordination, KvSession, MetadataImage
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image.coordination import Coordination, KvSession
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests.kv import KvGuardedWriteRequest
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from broker.apis.administration._forwarding import change, refusal_of, result_of
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import quota_order
+from raftctl.metadata.image.types import quota_order
 from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
 
 if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import security as wire
-    from raftctl.metadata.image import QuotaEntity
+    from raftctl.metadata.image.types import QuotaEntity
 
 _TIMEOUT_MS = 30_000
 """The request names none."""

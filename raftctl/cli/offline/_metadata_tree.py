@@ -20,7 +20,8 @@ from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from raftctl.metadata.image import KvSession, KvWaiter, MetadataImage, TopicImage
+    from raftctl.metadata.image import MetadataImage, TopicImage
+    from raftctl.metadata.image.coordination import KvSession, KvWaiter
 
 _RESOURCES: Mapping[int, str] = {
     TOPIC_RESOURCE: "topics",

@@ -18,7 +18,7 @@ from raftctl.codec import maker
 from raftctl.controller._config import KV_BYTES_MAX
 from raftctl.controller._result import ControllerResult
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import kv_size
+from raftctl.metadata.image.types import kv_size
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests.kv import (
     ANY_VERSION,
@@ -35,7 +35,8 @@ from raftctl.metadata.requests.kv import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from raftctl.metadata.image import KvEntry, MetadataDelta, MetadataImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
+    from raftctl.metadata.image.types import KvEntry
 
 KEY_LENGTH_MAX = 1024
 """Characters of a key."""

@@ -23,7 +23,7 @@ from raftctl.controller._result import ControllerResult
 from raftctl.controller.kv._kv_control import check_key, check_room, handle_kv
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.features import COORDINATION_LEVEL, require_level
-from raftctl.metadata.image import kv_size
+from raftctl.metadata.image.types import kv_size
 from raftctl.metadata.records import (
     KvLockRecord,
     KvOwnerRecord,
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from raftctl.metadata.image import Coordination, KvSession, MetadataImage
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image.coordination import Coordination, KvSession
     from raftctl.metadata.records import Record
 
     KvAnswer = KvSessionResponse | KvLockResponse

@@ -17,7 +17,7 @@ from raftctl.controller._result import admin_result
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.integers import INT_MAX
 from raftctl.metadata.features import SECURITY_LEVEL, require_level
-from raftctl.metadata.image import quota_order
+from raftctl.metadata.image.types import quota_order
 from raftctl.metadata.records import ClientQuotaRecord
 from raftctl.metadata.requests.admin import Outcome
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from raftctl.controller._result import ControllerResult
-    from raftctl.metadata.image import MetadataImage, QuotaEntity
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image.types import QuotaEntity
     from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"

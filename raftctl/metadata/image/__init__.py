@@ -19,45 +19,25 @@ Invariants, checked while replaying:
 
 A violation is a bug of the controller that wrote the record, never an operating error.
 
+Public modules: `types` (the parts of an image) and `coordination` (sessions and locks).
+
 The package knows nothing about who writes records, where they are stored or who subscribes.
 
 Sources: KIP-500, KIP-631; Kafka's `org.apache.kafka.image`.
 """
 
-from raftctl.metadata.image._coordination import Coordination, KvSession, KvWaiter
 from raftctl.metadata.image._delta import MetadataDelta, TopicDelta, lead
-from raftctl.metadata.image._image import (
-    EMPTY_IMAGE,
-    BrokerImage,
-    ControllerImage,
-    KvEntry,
-    MetadataImage,
-    PartitionImage,
-    QuotaEntity,
-    TopicImage,
-    TopicsImage,
-    kv_size,
-    quota_order,
-    shared,
-)
+from raftctl.metadata.image._image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.image.types import BrokerImage, PartitionImage, TopicImage, TopicsImage
 
 __all__ = [
     "EMPTY_IMAGE",
     "BrokerImage",
-    "ControllerImage",
-    "Coordination",
-    "KvEntry",
-    "KvSession",
-    "KvWaiter",
     "MetadataDelta",
     "MetadataImage",
     "PartitionImage",
-    "QuotaEntity",
     "TopicDelta",
     "TopicImage",
     "TopicsImage",
-    "kv_size",
     "lead",
-    "quota_order",
-    "shared",
 ]

@@ -28,13 +28,13 @@ from uuid import UUID
 from immutables import Map
 
 from raftctl.errors import InvariantViolation, invariant
-from raftctl.metadata.image._coordination import CoordinationDelta
-from raftctl.metadata.image._image import (
-    EMPTY_IMAGE,
+from raftctl.metadata.image._image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.image._maps import updated
+from raftctl.metadata.image.coordination import CoordinationDelta
+from raftctl.metadata.image.types import (
     BrokerImage,
     ControllerImage,
     KvEntry,
-    MetadataImage,
     PartitionImage,
     TopicImage,
     TopicsImage,
@@ -42,7 +42,6 @@ from raftctl.metadata.image._image import (
     quota_order,
     shared,
 )
-from raftctl.metadata.image._maps import updated
 from raftctl.metadata.records import (
     TOPIC_RESOURCE,
     AbortTransactionRecord,
@@ -82,7 +81,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from raftctl.codec import Row
-    from raftctl.metadata.image._image import ClientQuotas, Configs, QuotaEntity
+    from raftctl.metadata.image.types import ClientQuotas, Configs, QuotaEntity
 
 
 @dataclass(slots=True)

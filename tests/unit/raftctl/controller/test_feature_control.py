@@ -17,7 +17,8 @@ from raftctl.metadata.features import (
     METADATA_VERSION_FEATURE,
     TRANSACTION_VERSION_FEATURE,
 )
-from raftctl.metadata.image import ControllerImage, MetadataImage
+from raftctl.metadata.image import MetadataImage
+from raftctl.metadata.image.types import ControllerImage
 from raftctl.metadata.records import BROKER_RESOURCE, NO_LEADER, ClientQuotaRecord, FeatureRange
 from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,

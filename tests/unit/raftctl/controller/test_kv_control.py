@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from raftctl.controller import ControllerConfig
 from raftctl.controller.kv import _kv_control as kv_control
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import EMPTY_IMAGE, KvEntry, MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
+from raftctl.metadata.image.types import KvEntry
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests.kv import (
     ANY_VERSION,

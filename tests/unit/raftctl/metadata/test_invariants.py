@@ -12,16 +12,14 @@ from immutables import Map
 from raftctl.errors import InvariantViolation
 from raftctl.metadata.image import (
     BrokerImage,
-    Coordination,
-    KvEntry,
-    KvSession,
-    KvWaiter,
     MetadataDelta,
     MetadataImage,
     PartitionImage,
     TopicImage,
     TopicsImage,
 )
+from raftctl.metadata.image.coordination import Coordination, KvSession, KvWaiter
+from raftctl.metadata.image.types import KvEntry
 from raftctl.metadata.records import (
     TOPIC_RESOURCE,
     AccessControlEntryRecord,
