@@ -23,7 +23,7 @@ class Timers(Generic[K]):
         self._count = 0
 
     def set(self, key: K, deadline_ms: int) -> None:
-        """Set or moves the deadline of a key."""
+        """Set or move the deadline of a key."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or queued > deadline_ms:
@@ -32,6 +32,10 @@ class Timers(Generic[K]):
     def cancel(self, key: K) -> None:
         """Forget a key."""
         self._deadlines.pop(key, None)
+
+    def __len__(self) -> int:
+        """Number of keys that have a deadline."""
+        return len(self._deadlines)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._deadlines

@@ -48,10 +48,9 @@ from raftctl.metadata.features import (
     directories_enabled,
     eligible_leaders_enabled,
     level_of,
-    supports,
     unsupported,
 )
-from raftctl.metadata.image.types import ControllerImage
+from raftctl.metadata.image.types import ControllerImage, supports
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
@@ -232,6 +231,7 @@ class ClusterControl:
         # Without a session nothing would ever fence a broker that has died (KAFKA-18138).
         invariant(unfenced <= watched, "a broker that is not fenced has a session")
         self._sessions.invariants(image.offset)
+        self.controllers.invariants(image)
 
     def deadline_ms(self) -> int | None:
         """Return when `fence_expired` has something to do (ms); None without any session."""
@@ -656,6 +656,14 @@ class ControllerRegistrations:
         lacks = unsupported(node, request.features, image.features)
         if lacks is not None:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, lacks)
+
+    def invariants(self, image: MetadataImage) -> None:
+        """Check the registrations that are not in the log."""
+        known = {*image.controllers, *self._unlogged}
+        invariant(len(known) <= CONTROLLERS_MAX, "no client fills the log with controllers")
+        logged = self._unlogged.keys() & image.controllers.keys()
+        newest = level_of(image, METADATA_VERSION_FEATURE) >= CONTROLLERS_LEVEL
+        invariant(newest or not logged, "a registration is in the log or in memory")
 
     def unable(self, image: MetadataImage, feature: str, level: int) -> list[str]:
         """Return the controllers that do not support this level, or may not, for a message."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.image.types import supports
 from raftctl.metadata.records import FeatureRange
 
 if TYPE_CHECKING:
@@ -50,13 +51,6 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 def supported_ranges() -> tuple[FeatureRange, ...]:
     """Return the ranges that a node of this release registers with."""
     return tuple(FeatureRange(name, *SUPPORTED[name]) for name in sorted(SUPPORTED))
-
-
-def supports(ranges: Iterable[FeatureRange], feature: str, level: int) -> bool:
-    """Whether a node with these ranges supports a level; level 0 is supported by all."""
-    if level == 0:
-        return True
-    return any(known.name == feature and known.lowest <= level <= known.highest for known in ranges)
 
 
 def unsupported(node: str, ranges: Iterable[FeatureRange], levels: Mapping[str, int]) -> str | None:

@@ -99,6 +99,13 @@ class KvSessions:
         if timeout_ms is not None:
             self._deadlines.set(session_id, now_ms + timeout_ms)
 
+    def invariants(self) -> None:
+        """Check that a session has a deadline as long as it has a timeout, and no longer."""
+        timed = all(session_id in self._deadlines for session_id in self._timeouts)
+        invariant(timed, "a session with a timeout has a deadline")
+        # A deadline that stays behind would close the next session under the same id early.
+        invariant(len(self._deadlines) == len(self._timeouts), "a deadline is that of a session")
+
     def session_ids(self) -> set[UUID]:
         """The sessions that have a deadline."""
         return {*self._timeouts}
@@ -158,6 +165,7 @@ class KvCoordination:
 
         Others may have one: a session whose record was refused by the log expires without a trace.
         """
+        self._sessions.invariants()
         watched = self._sessions.session_ids()
         invariant(watched >= {*image.coordination.sessions}, "an open session has a deadline")
 
@@ -255,6 +263,7 @@ def closing_records(coordination: Coordination, session: KvSession) -> list[Reco
     records: list[Record] = [KvRecord(key, None) for key in session.keys]
     for lock in session.locks:
         place = _place(coordination, lock, session.session_id)
+        invariant(place != NO_TOKEN, "a session that closes is in the queues that it lists")
         records.append(RemoveKvLockRecord(lock, place))
     return [*records, RemoveKvSessionRecord(session.session_id)]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid5
 
 from raftctl.controller._result import ControllerResult, admin_result
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.acls import (
     CLUSTER_NAME,
     OPERATIONS,
@@ -56,8 +56,9 @@ def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerR
             outcomes.append(Outcome(error.code, error.message))
             continue
         record = _record(binding)
-        if record.entry_id not in image.acls:
-            records[record.entry_id] = record
+        known = image.acls.get(record.entry_id) or records.setdefault(record.entry_id, record)
+        # Else one entry would take the place of another, and the client would not learn of it.
+        invariant(known == record, "entries that differ have different ids")
         outcomes.append(Outcome())
     return admin_result(list(records.values()), outcomes)
 

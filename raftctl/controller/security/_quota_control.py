@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.integers import INT_MAX
 from raftctl.metadata.features import SECURITY_LEVEL, require_level
 from raftctl.metadata.image.types import quota_order
@@ -83,6 +83,8 @@ def _alter(image: MetadataImage, wanted: QuotaAlteration) -> list[ClientQuotaRec
             _check_value(key, value, whole=keys[key])
         if value != (None if before is None else before.get(key)):
             records.append(ClientQuotaRecord(entity, key, value))
+    # Replay sets values one by one: of two records for a key only the last would count.
+    invariant(len({record.key for record in records}) == len(records), "a quota changes once")
     return records
 
 

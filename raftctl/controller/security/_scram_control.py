@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.features import SECURITY_LEVEL, require_level
 from raftctl.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from raftctl.metadata.requests.admin import Outcome
@@ -87,13 +87,16 @@ def _credential(upsertion: ScramUpsertion) -> UserScramCredentialRecord:
         problem = "The salted password is not as long as the mechanism's hash"
     if problem is not None:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
-    digest = HASHES[upsertion.mechanism]
-    client_key = hmac.digest(upsertion.salted_password, b"Client Key", digest)
+    digest, password = HASHES[upsertion.mechanism], upsertion.salted_password
+    stored_key = hashlib.new(digest, hmac.digest(password, b"Client Key", digest)).digest()
+    server_key = hmac.digest(password, b"Server Key", digest)
+    # Every node keeps the record on its disk, in snapshots and logs, long after it was replaced.
+    invariant(password not in (stored_key, server_key), "no password to log in with is stored")
     return UserScramCredentialRecord(
         upsertion.user,
         upsertion.mechanism,
         upsertion.salt,
-        hashlib.new(digest, client_key).digest(),
-        hmac.digest(upsertion.salted_password, b"Server Key", digest),
+        stored_key,
+        server_key,
         upsertion.iterations,
     )

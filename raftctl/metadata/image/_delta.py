@@ -523,7 +523,8 @@ class MetadataDelta:
         self.changed_configs.setdefault(resource, {})[record.key] = record.value
 
     def _set_next_producer_id(self, record: ProducerIdsRecord, _offset: int) -> None:
-        ascending = record.next_producer_id >= self.next_producer_id
+        # Not the same again either: two brokers would give the ids of one block to producers.
+        ascending = record.next_producer_id > self.next_producer_id
         invariant(ascending, f"producer ids go back to {record.next_producer_id}")
         self.next_producer_id = record.next_producer_id
 

@@ -11,6 +11,7 @@ give snapshots with different hashes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -81,6 +82,10 @@ class MetadataImage:
         for broker_id, broker in self.brokers.items():
             invariant(broker_id == broker.broker_id, "a broker is known by its id")
             broker.invariants(self.offset)
+        for controller_id, controller in self.controllers.items():
+            invariant(controller_id == controller.controller_id, "a controller is known by its id")
+            controller.invariants()
+        self._check_levels()
         self.topics.invariants()
         directories = [
             directory for broker in self.brokers.values() for directory in broker.log_directories
@@ -92,10 +97,20 @@ class MetadataImage:
         self._check_security()
         self._check_kv()
 
+    def _check_levels(self) -> None:
+        """Check that no node meets records that it cannot read (KIP-584)."""
+        nodes = (*self.brokers.values(), *self.controllers.values())
+        for feature, level in self.features.items():
+            readable = all(node.supports(feature, level) for node in nodes)
+            invariant(readable, "each registered node supports the levels in force")
+
     def _check_security(self) -> None:
         for entity, quotas in self.client_quotas.items():
-            ordered = sorted(entity, key=lambda part: part[0]) == [*entity]
+            kinds = [kind for kind, _ in entity]
+            ordered = kinds == sorted({*kinds})
             invariant(ordered and len(quotas) > 0, "an entity has one order, and has quotas")
+            finite = all(0 < value < math.inf for value in quotas.values())
+            invariant(finite, "a quota is above 0 and finite")
         for entry_id, entry in self.acls.items():
             invariant(entry_id == entry.entry_id, "an access control entry is known by its id")
         for credential in self.scram:

@@ -23,9 +23,10 @@ from immutables import Map
 
 from raftctl.errors import invariant
 from raftctl.metadata.records import LEADER_UNCHANGED, NO_LEADER, UNASSIGNED, Endpoint, FeatureRange
+from raftctl.metadata.topic_names import name_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from raftctl.codec import Row
 
@@ -55,20 +56,19 @@ class BrokerImage:
 
     def invariants(self, offset: int) -> None:
         """Check a broker of the image at `offset`."""
+        invariant(self.broker_id >= 0, "the id of a broker is not negative")
         invariant(0 <= self.broker_epoch <= offset, "a broker's epoch is an offset of the log")
         listeners = {endpoint.listener for endpoint in self.endpoints}
         invariant(len(listeners) == len(self.endpoints), "a broker has one endpoint a listener")
+        _check_ranges(self.features)
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return the endpoint of this listener name; None if the broker has none."""
         return next((e for e in self.endpoints if e.listener == listener), None)
 
     def supports(self, feature: str, level: int) -> bool:
-        """Whether it supports this level; level 0 means not to use the feature."""
-        if level == 0 or not self.features:
-            return True
-        named = [known for known in self.features if known.name == feature]
-        return any(known.lowest <= level <= known.highest for known in named)
+        """Whether it supports this level. A broker that did not register any supports all."""
+        return not self.features or supports(self.features, feature, level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,28 @@ class ControllerImage:
     incarnation_id: UUID
     features: tuple[FeatureRange, ...]
     """Feature levels that it supports."""
+
+    def invariants(self) -> None:
+        """Check its id and its feature ranges."""
+        invariant(self.controller_id >= 0, "the id of a controller is not negative")
+        _check_ranges(self.features)
+
+    def supports(self, feature: str, level: int) -> bool:
+        """Whether it supports this level."""
+        return supports(self.features, feature, level)
+
+
+def supports(ranges: Iterable[FeatureRange], feature: str, level: int) -> bool:
+    """Whether a node with these ranges supports a level; level 0 means not to use the feature."""
+    if level == 0:
+        return True
+    return any(known.name == feature and known.lowest <= level <= known.highest for known in ranges)
+
+
+def _check_ranges(ranges: Sequence[FeatureRange]) -> None:
+    names = {known.name for known in ranges}
+    invariant(len(names) == len(ranges), "a node has one range a feature")
+    invariant(all(known.lowest <= known.highest for known in ranges), "a range of levels has one")
 
 
 class PartitionImage(NamedTuple):
@@ -197,6 +219,7 @@ def _check_partition(
     invariant({*adding} <= known, "a replica to be added is a replica")
     stays = len(replicas) - len(removing)
     invariant(replicas[stays:] == removing, "the replicas to be removed are the last")
+    invariant(stays > 0, "a reassignment leaves replicas")
     invariant(not adding or not {*adding} <= in_sync, "a reassignment ends once all are in sync")
     invariant(directories in (0, len(replicas)), "each replica has a log directory, or none has")
 
@@ -222,6 +245,8 @@ class TopicImage:
 
     def invariants(self) -> None:
         """Check the topic and each of its partitions."""
+        # It names directories of brokers: a path such as `..` would lead out of theirs.
+        invariant(name_problem(self.name) is None, "a topic has a name that files may have")
         invariant(len(self.partitions) > 0, "a topic has partitions")
         invariant({*self.partitions} == {*range(len(self.partitions))}, "partition ids have no gap")
         for partition in self.partitions.values():

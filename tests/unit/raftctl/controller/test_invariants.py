@@ -12,9 +12,9 @@ from uuid import UUID
 import pytest
 
 from raftctl.controller import ControllerConfig
-from raftctl.metadata.features import ELR_FEATURE
+from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION_FEATURE, supported_ranges
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.records import TOPIC_RESOURCE
+from raftctl.metadata.records import TOPIC_RESOURCE, FeatureRange
 from raftctl.metadata.requests.admin import (
     PREFERRED_ELECTION,
     UPGRADE,
@@ -30,10 +30,12 @@ from raftctl.metadata.requests.admin import (
     UpdateFeaturesRequest,
 )
 from raftctl.metadata.requests.cluster import (
+    AllocateProducerIdsRequest,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     DirectoryAssignment,
     NewTopic,
+    RegisterControllerRequest,
 )
 from raftctl.metadata.requests.kv import (
     KvCloseSessionRequest,
@@ -47,9 +49,11 @@ from raftctl.metadata.requests.kv import (
 from raftctl.metadata.requests.security import (
     AclBinding,
     AclFilter,
+    AlterClientQuotasRequest,
     AlterScramRequest,
     CreateAclsRequest,
     DeleteAclsRequest,
+    QuotaAlteration,
     ScramDeletion,
     ScramUpsertion,
 )
@@ -147,6 +151,29 @@ def test_registrations_are_refused(cluster: Cluster) -> None:
     cluster.heartbeat(1)
 
 
+def test_features_of_nodes_are_refused(cluster: Cluster) -> None:
+    """Levels above those that a node supports, and ranges that contain no level."""
+    newer = FeatureRange(ELR_FEATURE, 0, 1)
+    old = tuple(known for known in supported_ranges() if known != newer)
+    cluster.register(4, features=old)
+    cluster.register(-1, features=old)
+    cluster.register(5, features=(FeatureRange("f", 2, 1), *old))
+    cluster.register(6, features=(*old, *old))
+    cluster.register(7, features=(FeatureRange(METADATA_VERSION_FEATURE, 1, 1),))
+    enable_elr(cluster)
+    cluster.handle(UnregisterBrokerRequest(4))
+    cluster.handle(RegisterControllerRequest(9, A, CLUSTER_ID, old))
+    cluster.handle(RegisterControllerRequest(-1, A, CLUSTER_ID, old))
+    cluster.handle(RegisterControllerRequest(10, A, CLUSTER_ID, (FeatureRange("f", 2, 1), *old)))
+    enable_elr(cluster)
+
+
+def test_ids_of_producers_are_given_out_once(cluster: Cluster) -> None:
+    for broker_id in (1, 2):
+        epoch = cluster.image.brokers[broker_id].broker_epoch
+        cluster.handle(AllocateProducerIdsRequest(broker_id, epoch))
+
+
 def test_the_next_controller_goes_on(cluster: Cluster) -> None:
     image = cluster.image
     cluster.controller.committed(image.offset)
@@ -228,6 +255,10 @@ def test_a_move_is_cancelled(cluster: Cluster) -> None:
     reassign(cluster)
 
 
+def test_a_partition_does_not_move_away(cluster: Cluster) -> None:
+    cluster.handle(AlterReassignmentsRequest((Reassignment("t", 0, ()),)))
+
+
 def test_preferred_leaders_come_back(cluster: Cluster) -> None:
     cluster.fence(1)
     cluster.heartbeat(1)
@@ -253,6 +284,7 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
     cluster.fence(3)
     cluster.create(NewTopic("w", assignments=((0, (3, 1)), (1, (2, 3)))))
     cluster.create(NewTopic("x", assignments=((0, (1, 1)),)))
+    cluster.create(NewTopic("..", 1, 1))
     cluster.delete(("u", None), ("t", None))
     cluster.create(NewTopic("u", 1, 1))
 
@@ -302,3 +334,23 @@ def test_rules_and_credentials_are_removed_once(cluster: Cluster) -> None:
     cluster.handle(AlterScramRequest((), (added,)))
     cluster.handle(AlterScramRequest((ScramDeletion("u", 1),), ()))
     cluster.handle(AlterScramRequest((ScramDeletion("u", 1),), ()))
+
+
+def test_sessions_expire_one_by_one(cluster: Cluster) -> None:
+    for session_id, timeout_ms in ((A, 1_000), (B, 2_000)):
+        cluster.handle(KvOpenSessionRequest(session_id, timeout_ms))
+    cluster.tick(1_000)
+    cluster.handle(KvCloseSessionRequest(B))
+    cluster.handle(KvOpenSessionRequest(B, 60_000))
+    cluster.tick(2_000)
+
+
+def test_entries_and_quotas_are_stored_once(cluster: Cluster) -> None:
+    reading, writing = (AclBinding(2, "t", 3, "User:a", "*", each, 3) for each in (3, 4))
+    cluster.handle(CreateAclsRequest((reading, writing)))
+    for entity in ((("user", "u"), ("user", "v")), (("user", "u"), ("client-id", "c"))):
+        for value in (1.0, 0.0, float("inf")):
+            changes = (("producer_byte_rate", value),)
+            cluster.handle(AlterClientQuotasRequest((QuotaAlteration(entity, changes),)))
+    twice = (("producer_byte_rate", 2.0), ("producer_byte_rate", 3.0))
+    cluster.handle(AlterClientQuotasRequest((QuotaAlteration((("user", "u"),), twice),)))

@@ -19,11 +19,13 @@ from raftctl.metadata.image import (
     TopicsImage,
 )
 from raftctl.metadata.image.coordination import Coordination, KvSession, KvWaiter
-from raftctl.metadata.image.types import KvEntry
+from raftctl.metadata.image.types import ControllerImage, KvEntry
 from raftctl.metadata.records import (
     TOPIC_RESOURCE,
     AccessControlEntryRecord,
     Endpoint,
+    FeatureRange,
+    ProducerIdsRecord,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,
     UnregisterControllerRecord,
@@ -48,6 +50,7 @@ BROKER = BrokerImage(
     False,
     False,
 )
+CONTROLLER = ControllerImage(2, UUID(int=21), (FeatureRange("f", 1, 3),))
 ENTRY = AccessControlEntryRecord(ENTRY_ID, 2, "t", 3, "User:a", "*", 3, 3)
 CREDENTIAL = UserScramCredentialRecord("u", 1, b"s", b"k", b"k", 4096)
 COORDINATION = Coordination(
@@ -62,9 +65,9 @@ def mapped(items: dict[Any, Any]) -> Map[Any, Any]:
     return Map(items)
 
 
-def topics(*partitions: PartitionImage) -> TopicsImage:
-    topic = TopicImage("t", TOPIC_ID, Map(dict(enumerate(partitions))))
-    return TopicsImage(Map({TOPIC_ID: topic}), Map({"t": TOPIC_ID}))
+def topics(*partitions: PartitionImage, name: str = "t") -> TopicsImage:
+    topic = TopicImage(name, TOPIC_ID, Map(dict(enumerate(partitions))))
+    return TopicsImage(Map({TOPIC_ID: topic}), Map({name: TOPIC_ID}))
 
 
 IMAGE = MetadataImage(
@@ -72,6 +75,8 @@ IMAGE = MetadataImage(
     epoch=1,
     brokers=Map({1: BROKER}),
     topics=topics(PARTITION),
+    next_producer_id=1_000,
+    features=Map({"f": 3}),
     configs=Map({(TOPIC_RESOURCE, "t"): Map({"retention.ms": "1"})}),
     kv=Map({"k": KvEntry(b"23", 8)}),
     client_quotas=Map({(("client-id", "c"), ("user", "u")): Map({"request_percentage": 1.0})}),
@@ -102,6 +107,7 @@ def test_a_sound_image_passes() -> None:
         ({"removing_replicas": (1,)}, "to be removed are the last"),
         ({"adding_replicas": (2,)}, "ends once all are in sync"),
         ({"directories": (DIRECTORY,)}, "each replica has a log directory"),
+        ({"removing_replicas": (1, 2, 3)}, "a reassignment leaves replicas"),
     ],
 )
 def test_partitions(changes: Mapping[str, Any], why: str) -> None:
@@ -117,6 +123,9 @@ def test_partitions(changes: Mapping[str, Any], why: str) -> None:
         ({"broker_id": 2}, "known by its id"),
         ({"endpoints": (*BROKER.endpoints, Endpoint("A", "g", 3))}, "one endpoint a listener"),
         ({"log_directories": (DIRECTORY, DIRECTORY)}, "on one broker"),
+        ({"features": (FeatureRange("f", 2, 1),)}, "a range of levels has one"),
+        ({"features": (FeatureRange("f", 1, 1), FeatureRange("f", 2, 2))}, "one range a feature"),
+        ({"features": (FeatureRange("f", 1, 2),)}, "supports the levels in force"),
     ],
 )
 def test_brokers(changes: Mapping[str, Any], why: str) -> None:
@@ -129,10 +138,15 @@ def test_brokers(changes: Mapping[str, Any], why: str) -> None:
     ("changes", "why"),
     [
         ({"topics": topics()}, "a topic has partitions"),
+        ({"topics": topics(PARTITION, name="..")}, "a name that files may have"),
         ({"topics": replace(IMAGE.topics, ids=mapped({"t": OTHER_ID}))}, "an id of its own"),
         ({"configs": mapped({(TOPIC_RESOURCE, "u"): mapped({"a": "1"})})}, "a topic that exists"),
         ({"configs": mapped({(TOPIC_RESOURCE, "t"): mapped({})})}, "a topic that exists"),
         ({"client_quotas": mapped({(("user", "u"),): mapped({})})}, "has quotas"),
+        ({"client_quotas": mapped({(("user", "u"),): mapped({"k": 0.0})})}, "above 0"),
+        ({"client_quotas": mapped({(("ip", "a"), ("ip", "b")): mapped({"k": 1.0})})}, "one order"),
+        ({"controllers": mapped({1: CONTROLLER})}, "a controller is known by its id"),
+        ({"controllers": mapped({2: CONTROLLER}), "features": mapped({"f": 4})}, "the levels in"),
         ({"acls": mapped({OTHER_ID: ENTRY})}, "is known by its id"),
         ({"scram": mapped({("u", 2): CREDENTIAL})}, "known by user and mechanism"),
         ({"kv": mapped({"k": KvEntry(b"23", 10)})}, "a version is an offset"),
@@ -214,11 +228,12 @@ def test_changes_of_brokers(changes: Mapping[str, Any], why: str) -> None:
     ("record", "why"),
     [
         (UnregisterControllerRecord(7), "was registered"),
+        (ProducerIdsRecord(1, 5, 1_000), "producer ids go back"),
         (RemoveAccessControlEntryRecord(OTHER_ID), "that is removed exists"),
         (RemoveUserScramCredentialRecord("u", 2), "that is removed exists"),
     ],
 )
-def test_records_that_remove_nothing(record: Record, why: str) -> None:
+def test_records_that_are_refused(record: Record, why: str) -> None:
     with pytest.raises(InvariantViolation, match=why):
         MetadataDelta(IMAGE).replay(record, 10)
 
