@@ -4,6 +4,8 @@
     real         the operating system behind them
     connector    aiohttp connections through the event loop, as the network's seam asks
     lease_clock  the clock that goes on while the machine is suspended
+    MemoryDisk   files in memory that lose in a crash what was not synced; for simulations
+    MemoryFiles  files in memory up to a limit, for programs that shall leave nothing on disk
     Deadline     a timer of the event loop that is set again and again
 
 The network's seam is the asyncio loop itself (`create_connection`, `create_server`), and time
@@ -28,11 +30,24 @@ command must not pay for.
 
 from raftctl.runtime._collector import look_now
 from raftctl.runtime._deadline import Deadline
-from raftctl.runtime._memory import MemoryFiles, MemoryRuntime
+from raftctl.runtime._memory import (
+    Content,
+    Directory,
+    MemoryDisk,
+    MemoryFile,
+    MemoryFiles,
+    MemoryRuntime,
+    Write,
+)
 
 __all__ = [
+    "Content",
     "Deadline",
+    "Directory",
+    "MemoryDisk",
+    "MemoryFile",
     "MemoryFiles",
     "MemoryRuntime",
+    "Write",
     "look_now",
 ]

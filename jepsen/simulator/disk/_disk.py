@@ -1,34 +1,28 @@
-"""A disk that forgets: what was not synced may be lost, kept or half kept in a crash.
+"""The disk of a simulated node: a memory disk that fails, hangs, takes time and loses its power.
 
-Contents and names are durable separately, as POSIX has it. `File.sync` saves the bytes and length
-of a file but not the name it was created under; `sync_directory` saves the names in one directory,
-so a new directory is lost unless its parent is synced too. In a crash each unsynced write survives
-wholly, in part or not at all, independently of the others; of the unsynced changes of names a
-prefix survives, whole, as with a journal.
-Sources: POSIX fsync; Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014.
+What a crash leaves is decided by `raftctl.runtime.MemoryDisk`; here is what happens to a disk, and
+when. Every decision is drawn from the random source of the disk's node.
 """
 
 from __future__ import annotations
 
 import errno
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jepsen.simulator._errno import os_error
-from jepsen.simulator.disk._content import Content, Write
-from raftctl.errors import ConfigError
+from jepsen.simulator.disk._content import SimContent
+from raftctl.runtime import Content, Directory, MemoryDisk, MemoryFile
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from jepsen.simulator.disk._content import DurableFile
-    from raftctl.runtime.api import Buffer
 
 SYNC_MIN_S = 0.000_1
 SYNC_MAX_S = 0.002
-LOCK_NAME = ".lock"
 SLOW_CALL_CHANCE = 0.05
 """On a disk of which calls are slow, so many are: the others find what they need in memory."""
 HANGING = {
@@ -44,41 +38,11 @@ class PowerCut(BaseException):
     """The power is gone in the middle of a call: nothing of the process runs any further."""
 
 
-@dataclass(slots=True, eq=False)
-class _Directory:
-    """A directory: names as programs see them and as a crash leaves them."""
-
-    seen: dict[str, _Entry] = field(default_factory=dict)
-    durable: dict[str, _Entry] = field(default_factory=dict)
-
-
-_Entry = Content | _Directory
-
-
-@dataclass(slots=True)
-class _Naming:
-    """An unsynced change of names, made whole or not at all; None removes a name."""
-
-    changes: list[tuple[_Directory, str, _Entry | None]]
-
-    def apply(self) -> None:
-        """Makes the changes of names durable."""
-        for directory, name, entry in self.changes:
-            if entry is None:
-                directory.durable.pop(name, None)
-            else:
-                directory.durable[name] = entry
-
-    def touches(self, directory: _Directory) -> bool:
-        """Whether a change is in this directory."""
-        return any(changed is directory for changed, _, _ in self.changes)
-
-
 @dataclass(frozen=True, slots=True)
 class SavedDisk:
     """A copy of all that was on a disk."""
 
-    root: _Directory
+    root: Directory
 
 
 class SimRegion:
@@ -105,31 +69,15 @@ class SimRegion:
         return data
 
 
-class SimFile:
-    """An open file of a `SimDisk`; see `raftctl.runtime.api.File`."""
+class SimFile(MemoryFile):
+    """An open file of a `SimDisk`."""
 
     def __init__(self, disk: SimDisk, path: str, content: Content) -> None:
-        self._disk = disk
-        self.path = path
-        self._content = content
-        self._closed = False
+        super().__init__(disk, path, content)
+        self._sim = disk
         disk.open_files[self] = None
         self.cuts = 0
         """How often the file was made shorter."""
-
-    def append(self, buffers: Sequence[Buffer]) -> None:
-        """Writes the buffers at the end."""
-        self._use("write")
-        data = b"".join(buffers)
-        self._write(len(self._content.seen), data)
-
-    def read_at(self, position: int, size: int) -> bytes:
-        """Returns up to `size` bytes from `position`."""
-        self._use("read")
-        return self._read(position, size)
-
-    def warm(self, position: int, size: int) -> None:
-        """Everything is in memory."""
 
     def region(self, position: int, size: int) -> SimRegion:
         """Read when it is sent."""
@@ -138,76 +86,29 @@ class SimFile:
 
     def peek(self, position: int, size: int) -> bytes:
         """Bytes as they are now, whether or not the file is still open."""
-        self._disk.step("read", self.path)
+        self._sim.step("read", self.path)
         return self._read(position, size)
 
     def _read(self, position: int, size: int) -> bytes:
-        by_program = self._disk.is_program()
+        assert isinstance(self._content, SimContent)
+        by_program = self._sim.is_program()
         return self._content.read(position, size, by_program=by_program)
 
-    def write_at(self, position: int, data: Buffer) -> None:
-        """Overwrites bytes; a gap before them reads as zeros."""
-        self._use("write")
-        self._write(position, bytes(data))
-
-    def _write(self, position: int, data: bytes) -> None:
-        """As write(2): what finds no space any more is left out, which is an error only then."""
-        grown = max(position + len(data) - len(self._content.seen), 0)
-        fits = len(data) - grown + self._disk.room(self.path, grown)
-        self._content.change(Write(position, data[:fits]))
-        if fits < len(data):
-            raise os_error(errno.ENOSPC, self.path)
-
-    def size(self) -> int:
-        """The length in bytes."""
-        self._use("size")
-        return len(self._content.seen)
-
     def truncate(self, size: int) -> None:
-        """Cuts the file, or lengthens it with zeros."""
-        self._use("write")
-        grown = size - len(self._content.seen)
-        self.cuts += grown < 0
-        change = Write(size, None) if grown <= 0 else Write(size - grown, bytes(grown))
-        self._content.change(change)
+        """See `File.truncate`."""
+        before = len(self._content.seen)
+        super().truncate(size)
+        self.cuts += size < before
 
     def sync(self) -> None:
-        """Makes contents and length durable, at the cost of some virtual time."""
-        try:
-            self._use("sync")
-        except OSError:
-            self._content.fail_sync()
-            self._disk.failed_syncs += 1
-            raise
-        if not self._disk.lies:
-            self._content.sync()
-        self._disk.charge_sync(f"{self.path} bytes={len(self._content.durable)}")
+        """See `File.sync`; it costs some virtual time."""
+        super().sync()
+        self._sim.charge_sync(f"{self.path} bytes={len(self._content.durable)}")
 
     def close(self) -> None:
-        """Releases the file."""
-        self._closed = True
-        self._disk.open_files.pop(self, None)
-
-    def _use(self, operation: str) -> None:
-        if self._closed:
-            raise os_error(errno.EBADF, self.path)
-        self._disk.step(operation, self.path)
-        if operation == "write":
-            self._content.modified_ms = self._disk.wall_ms()
-
-
-class SimLock:
-    """A held directory lock."""
-
-    def __init__(self, locks: dict[str, SimLock], path: str) -> None:
-        self._locks = locks
-        self._path = path
-        locks[path] = self
-
-    def release(self) -> None:
-        """Gives the lock up; a second call does nothing."""
-        if self._locks.get(self._path) is self:
-            del self._locks[self._path]
+        """See `File.close`."""
+        super().close()
+        self._sim.open_files.pop(self, None)
 
 
 def no_fault(operation: str, path: str) -> None:
@@ -228,12 +129,14 @@ def no_wait(seconds: float) -> None:
     """Where nobody runs whose event loop could wait."""
 
 
-class SimDisk:
+class SimDisk(MemoryDisk):
     """The file system of one node; see `raftctl.runtime.api.FileSystem`.
 
     `fault(operation, path)` runs before every operation and may raise OSError: the seam for full
-    and failing disks. Operations are write, read, size, sync, open, name and sync_directory.
+    and failing disks; see `MemoryDisk.step` for the operations.
     """
+
+    content = SimContent
 
     def __init__(
         self,
@@ -242,18 +145,15 @@ class SimDisk:
         wall_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         """`wall_ms`: the clock of the machine that the disk is in."""
-        self.wall_ms = wall_ms
+        super().__init__(random, wall_ms)
+        self._random = random
         self.fault: Callable[[str, str], None] = no_fault
         self.is_program: Callable[[], bool] = no_program
         """Whether a program is reading. An observer is not, and reads bytes as they were written:
         only programs see flipped bits."""
         self.room: Callable[[str, int], int] = endless_room
         """How many bytes are left for so many more of a file."""
-        self._random = random
         self._on_sync = on_sync
-        self._root = _Directory()
-        self._unsynced: list[_Naming] = []
-        self._locks: dict[str, SimLock] = {}
         self.open_files: dict[SimFile, None] = {}
         """Of the process that runs."""
         self._cost_s = 0.0
@@ -286,124 +186,36 @@ class SimDisk:
 
     # The file system
 
-    def open(self, path: str, *, create: bool = False) -> SimFile:
-        """Opens a file for reading and writing."""
-        self.step("open", path)
-        directory, name = self._parent(path)
-        entry = directory.seen.get(name)
-        if isinstance(entry, _Directory):
-            raise os_error(errno.EISDIR, path)
-        if entry is None:
-            if not create:
-                raise os_error(errno.ENOENT, path)
-            entry = Content(modified_ms=self.wall_ms())
-            self._name([(directory, name, entry)])
-        return SimFile(self, path, entry)
+    def fitting(self, content: Content, path: str, grown: int) -> int:
+        """As `room` has it."""
+        return self.room(path, grown)
 
-    def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
-        return self._find(path) is not None
+    def sync_content(self, content: Content) -> None:
+        """Make the content durable, unless the disk lies."""
+        if not self.lies:
+            content.sync()
 
-    def is_directory(self, path: str) -> bool:
-        """Whether a directory is there."""
-        return isinstance(self._find(path), _Directory)
+    def sync_failed(self, content: Content) -> None:
+        """Count it."""
+        super().sync_failed(content)
+        self.failed_syncs += 1
 
-    def modified_ms(self, path: str) -> int:
-        """When a file was last written or cut."""
-        entry = self._find(path)
-        if not isinstance(entry, Content):
-            raise os_error(errno.ENOENT, path)
-        return entry.modified_ms
-
-    def names(self, directory: str) -> list[str]:
-        """The names in a directory, sorted."""
-        return sorted(self._directory(directory).seen)
-
-    def make_directories(self, path: str) -> None:
-        """Creates a directory and its parents."""
-        self.step("name", path)
-        here = self._root
-        for name in _parts(path):
-            entry = here.seen.get(name)
-            if entry is None:
-                entry = _Directory()
-                self._name([(here, name, entry)])
-            if not isinstance(entry, _Directory):
-                raise os_error(errno.EEXIST, path)
-            here = entry
-
-    def rename(self, source: str, target: str) -> None:
-        """Moves a file or directory in one step."""
-        self.step("name", source)
-        old, old_name = self._parent(source)
-        new, new_name = self._parent(target)
-        entry = old.seen.get(old_name)
-        replaced = new.seen.get(new_name)
-        if entry is None:
-            raise os_error(errno.ENOENT, source)
-        if replaced is entry:
-            return
-        if isinstance(replaced, _Directory):
-            if not isinstance(entry, _Directory):
-                raise os_error(errno.EISDIR, target)
-            if replaced.seen:
-                raise os_error(errno.ENOTEMPTY, target)
-        elif replaced is not None and isinstance(entry, _Directory):
-            raise os_error(errno.ENOTDIR, target)
-        self._name([(old, old_name, None), (new, new_name, entry)])
-
-    def remove(self, path: str) -> None:
-        """Deletes one file; who has it open keeps it."""
-        self.step("name", path)
-        directory, name = self._parent(path)
-        entry = directory.seen.get(name)
-        if entry is None:
-            raise os_error(errno.ENOENT, path)
-        if isinstance(entry, _Directory):
-            raise os_error(errno.EISDIR, path)
-        self._name([(directory, name, None)])
-
-    def remove_tree(self, path: str) -> None:
-        """Deletes a directory and all below it, names first from the leaves up."""
-        self.step("name", path)
-        doomed = self._directory(path)
-        for name in sorted(doomed.seen):
-            child = f"{path}/{name}"
-            if isinstance(doomed.seen[name], _Directory):
-                self.remove_tree(child)
-            else:
-                self.remove(child)
-        directory, name = self._parent(path)
-        self._name([(directory, name, None)])
+    def _new_file(self, path: str, content: Content) -> SimFile:
+        return SimFile(self, path, content)
 
     def sync_directory(self, path: str) -> None:
-        """Makes the names in one directory durable, at the cost of some virtual time."""
-        self.step("sync_directory", path)
-        directory = self._directory(path)
-        waiting: list[_Naming] = []
-        for naming in self._unsynced:
-            if naming.touches(directory) and not self.lies:
-                naming.apply()
-            else:
-                waiting.append(naming)
-        self._unsynced = waiting
+        """See `FileSystem.sync_directory`; it costs some virtual time."""
+        if self.lies:
+            self.step("sync_directory", path)
+            self._directory(path)
+        else:
+            super().sync_directory(path)
         self.charge_sync(path)
-
-    def sync_volume(self, directory: str) -> bool:
-        """Each file and directory is synced by itself."""
-        return False
 
     def space(self, directory: str) -> tuple[int, int]:
         """As large as any and always half empty."""
         self.fault("space", directory)
         return 1 << 40, 1 << 39
-
-    def lock_directory(self, path: str) -> SimLock:
-        """Takes the lock of a directory, which dies with the process."""
-        self.open(f"{path}/{LOCK_NAME}", create=True).close()
-        if path in self._locks:
-            raise ConfigError(f"{path} is locked by another process: stop it first")
-        return SimLock(self._locks, path)
 
     # The machine
 
@@ -492,11 +304,7 @@ class SimDisk:
         self.crashes += 1
         self.off = False
         self.release_locks()
-        survivors = self._random.randint(0, len(self._unsynced))
-        for naming in self._unsynced[:survivors]:
-            naming.apply()
-        self._unsynced.clear()
-        self._crash_below(self._root)
+        super().crash()
 
     def wipe(self) -> None:
         """Another disk, with nothing on it, takes the place of this one."""
@@ -505,7 +313,7 @@ class SimDisk:
         self.off = False
         self.release_locks()
         self._unsynced.clear()
-        self._root = _Directory()
+        self._root = Directory()
 
     def copy(self) -> SavedDisk:
         """What is on the disk now, as programs see it."""
@@ -531,7 +339,7 @@ class SimDisk:
     def put_byte(self, path: str, position: int, value: int) -> None:
         """A byte of a file changes at rest."""
         entry = self._find(path)
-        if isinstance(entry, Content):
+        if isinstance(entry, SimContent):
             entry.put_byte(position, value)
 
     def flip(self, path: str, bit: int) -> None:
@@ -552,7 +360,7 @@ class SimDisk:
         Returns what undoes it, which returns how often it was read.
         """
         entry = self._find(path)
-        if not isinstance(entry, Content):
+        if not isinstance(entry, SimContent):
             raise os_error(errno.ENOENT, path)
         entry.rot[bit // 8] = 1 << bit % 8
 
@@ -572,70 +380,27 @@ class SimDisk:
 
         Empty if the directory itself is not durable.
         """
-        here: _Entry | None = self._root
-        for name in _parts(path):
-            here = here.durable.get(name) if isinstance(here, _Directory) else None
-        if not isinstance(here, _Directory):
+        here: Content | Directory | None = self._root
+        for name in filter(None, path.split("/")):
+            here = here.durable.get(name) if isinstance(here, Directory) else None
+        if not isinstance(here, Directory):
             return {}
         entries = sorted(here.durable.items())
-        return {name: e for name, e in entries if isinstance(e, Content)}
+        return {name: e for name, e in entries if isinstance(e, SimContent)}
 
     def take_cost_s(self) -> float:
         """The virtual seconds spent since the last call, for the worker to wait."""
         cost_s, self._cost_s = self._cost_s, 0.0
         return cost_s
 
-    def _crash_below(self, directory: _Directory) -> None:
-        directory.seen = dict(directory.durable)
-        for name in sorted(directory.seen):
-            entry = directory.seen[name]
-            if isinstance(entry, _Directory):
-                self._crash_below(entry)
-            else:
-                entry.crash(self._random)
 
-    # Paths
-
-    def _name(self, changes: list[tuple[_Directory, str, _Entry | None]]) -> None:
-        for directory, name, entry in changes:
-            if entry is None:
-                directory.seen.pop(name, None)
-            else:
-                directory.seen[name] = entry
-        self._unsynced.append(_Naming(changes))
-
-    def _find(self, path: str) -> _Entry | None:
-        entry: _Entry | None = self._root
-        for name in _parts(path):
-            if not isinstance(entry, _Directory):
-                return None
-            entry = entry.seen.get(name)
-        return entry
-
-    def _directory(self, path: str) -> _Directory:
-        entry = self._find(path)
-        if entry is None:
-            raise os_error(errno.ENOENT, path)
-        if not isinstance(entry, _Directory):
-            raise os_error(errno.ENOTDIR, path)
-        return entry
-
-    def _parent(self, path: str) -> tuple[_Directory, str]:
-        parent, _, name = path.rstrip("/").rpartition("/")
-        return self._directory(parent), name
-
-
-def _copied(directory: _Directory) -> _Directory:
+def _copied(directory: Directory) -> Directory:
     """A copy of all below, of which everything is durable."""
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, Content | Directory] = {}
     for name, entry in directory.seen.items():
-        if isinstance(entry, _Directory):
+        if isinstance(entry, Directory):
             entries[name] = _copied(entry)
         else:
             content = bytearray(entry.seen)
-            entries[name] = Content(content, bytearray(content), modified_ms=entry.modified_ms)
-    return _Directory(entries, dict(entries))
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
+            entries[name] = SimContent(content, bytearray(content), modified_ms=entry.modified_ms)
+    return Directory(entries, dict(entries))

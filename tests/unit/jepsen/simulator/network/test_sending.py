@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.server._outbox import Outbox
+from jepsen.simulator.disk._disk import SimFile
 from jepsen.simulator.network import SimSender
 from jepsen.simulator.world import World
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from jepsen.simulator.disk._disk import SimFile
     from jepsen.simulator.world import SimRuntime
 
 pytestmark = pytest.mark.req("J1", "L9")
@@ -84,6 +84,7 @@ def received(
         runtime.files.make_directories("/data")
         file = runtime.files.open(PATH, create=True)
         file.append([CONTENT])
+        assert isinstance(file, SimFile)
         files.append(file)
         loop = asyncio.get_running_loop()
         await loop.create_server(lambda: Server(runtime, file, errors), "server", PORT)
