@@ -7,17 +7,7 @@ import json
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-
-from raftctl.cli._arguments import (
-    ADDRESSES_DEFAULT,
-    BOOTSTRAP_VARIABLE,
-    bootstrap_servers,
-    local_brokers,
-    not_empty,
-)
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,41 +20,6 @@ class Output(enum.StrEnum):
     JSON = "json"
 
 
-OutputOption = Annotated[
-    Output, typer.Option("--output", metavar="table|json", help="How to print the result.")
-]
-OverrideOption = Annotated[
-    list[str] | None,
-    typer.Option("--override", "-o", metavar="KEY=VALUE", help="Sets a configuration key."),
-]
-BootstrapOption = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap-server",
-        "--bootstrap-servers",
-        metavar="HOST:PORT,...",
-        help="Brokers to ask, of any Kafka cluster.",
-        callback=bootstrap_servers,
-        envvar=BOOTSTRAP_VARIABLE,
-        default_factory=local_brokers,
-        show_default=ADDRESSES_DEFAULT,
-    ),
-]
-DirectoryOption = Annotated[
-    str, typer.Option("--dir", metavar="DIR", help="The directory of the cluster.")
-]
-TopicOption = Annotated[
-    str, typer.Option("--topic", metavar="TOPIC", callback=not_empty("--topic"))
-]
-PropertyOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A setting of librdkafka's client, e.g. `acks=1`."),
-]
-ConfigOption = Annotated[
-    str, typer.Option("--config", metavar="FILE", help="The node's .properties file.")
-]
-
-
 def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[Any]],
@@ -73,7 +28,7 @@ def table(
     optional: Sequence[str] = (),
 ) -> str:
     """Rows under their headings; columns of numbers are set right, None is shown as a dash,
-    a bool as yes or no.
+    a bool as yes or no, a list with commas.
 
     Without rows it is the sentence `empty`: a bare heading does not say that nothing was found.
     A terminal that is too narrow is not shown the `optional` columns, the last of them first; if
@@ -163,4 +118,6 @@ def say_progress(sentence: str) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return ",".join(map(str, value))
     return "-" if value is None else str(value)

@@ -12,7 +12,8 @@ import typer
 
 import raftctl
 from raftctl.cli._arguments import COMPLETION_VARIABLE
-from raftctl.cli._output import Output, OutputOption, show, table
+from raftctl.cli._options import OutputOption
+from raftctl.cli._output import Output, show, table
 
 
 def plugins(output: OutputOption = Output.TABLE) -> None:

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from raftctl.cli._arguments import COMPLETION_VARIABLE
 from raftctl.cli._kafka_tools import translate
+from raftctl.cli._options import flattened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -131,7 +132,7 @@ def make_app(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
             app.add_typer(import_module(f"raftctl.cli.{GROUPS[name]}").app, name=name)
         else:
             module = import_module(f"raftctl.cli.{COMMANDS[name]}")
-            app.command(name=name)(getattr(module, name.replace("-", "_")))
+            app.command(name=name)(flattened(getattr(module, name.replace("-", "_"))))
     return app
 
 

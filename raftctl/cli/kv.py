@@ -28,7 +28,8 @@ from raftctl.cli._controllers import (
     parse_controllers,
     with_kv_client,
 )
-from raftctl.cli._output import Output, OutputOption, say, say_progress, show, table
+from raftctl.cli._options import OutputOption
+from raftctl.cli._output import Output, say, say_progress, show, table
 from raftctl.cli._termination import terminate_as_interrupt
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.json_values import value_fields

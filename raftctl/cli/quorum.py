@@ -29,7 +29,8 @@ from raftctl.cli._controllers import (
     find_leader,
     parse_controllers,
 )
-from raftctl.cli._output import Output, OutputOption, say_progress, show, table
+from raftctl.cli._options import OutputOption
+from raftctl.cli._output import Output, say_progress, show, table
 from raftctl.cli.offline.voters import (
     parse_controllers_with_ids,
     parse_directory_id,

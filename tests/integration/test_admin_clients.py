@@ -37,11 +37,12 @@ from confluent_kafka.admin._scram import (
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kafka.admin import KafkaAdminClient
 
-from raftctl.cli.kafka.admin import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client
 from raftctl.errors import ErrorCode
 from tests.integration.admin_place import GROUPS, LOCAL, RECORDS, TIMEOUT_S, Place
 from tests.integration.clusters import wait_until
 from tests.integration.kafka_python_admin import KAFKA_PYTHON_ELSEWHERE, KafkaPython
+from tests.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli.kafka.admin import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import running_cluster, wait_healthy, wait_until
 from tests.integration.kafka_clients import Confluent, Record
+from tests.topics import create_topic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from raftctl.cli.kafka.admin import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import wait_healthy, wait_until
+from tests.topics import create_topic
 
 if TYPE_CHECKING:
     from raftctl.localcluster.cluster import LocalCluster

@@ -13,10 +13,11 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 
-from raftctl.cli.kafka.admin import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import processes_of, running_cluster, wait_until
 from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, assigned_consumer
+from tests.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

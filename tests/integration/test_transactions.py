@@ -22,9 +22,10 @@ from confluent_kafka import (
 )
 from kafka import KafkaProducer
 
-from raftctl.cli.kafka.admin import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import wait_healthy, wait_until
 from tests.integration.commands import raftctl
+from tests.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

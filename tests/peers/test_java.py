@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli.kafka.admin import admin_client, create_topic
+from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import wait_until
 from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, Record, end_offsets
 from tests.peers.programs import JavaTools
 from tests.peers.tools import INSTALL_TIMEOUT_S
+from tests.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,8 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show
+from raftctl.cli._options import BootstrapOption, OutputOption
+from raftctl.cli._output import Output, say_progress, show
 from raftctl.cli.clients._librdkafka import (
     assign_to_end,
     kafka_errors,

@@ -15,17 +15,8 @@ import typer
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from raftctl.cli._arguments import why_without_key
-from raftctl.cli._output import (
-    BootstrapOption,
-    Output,
-    OutputOption,
-    PropertyOption,
-    TopicOption,
-    counted,
-    say,
-    say_progress,
-    show,
-)
+from raftctl.cli._options import BootstrapOption, OutputOption, PropertyOption, TopicOption
+from raftctl.cli._output import Output, counted, say, say_progress, show
 from raftctl.cli._termination import terminate_as_interrupt
 from raftctl.cli.clients._librdkafka import (
     METADATA_TIMEOUT_S,

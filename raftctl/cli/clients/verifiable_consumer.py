@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka import KafkaError as Errors
 
 from raftctl.cli._arguments import check_known, not_empty
-from raftctl.cli._output import BootstrapOption, PropertyOption, TopicOption, say_event
+from raftctl.cli._options import BootstrapOption, PropertyOption, TopicOption
+from raftctl.cli._output import say_event
 from raftctl.cli._termination import Ending, counted_signals
 from raftctl.cli.clients._librdkafka import kafka_errors, new_client, partitions_of
 from raftctl.cli.clients._verifiable_events import FOREVER, POLL_S, MaxMessagesOption, text_of

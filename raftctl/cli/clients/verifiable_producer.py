@@ -15,7 +15,8 @@ import typer
 from confluent_kafka import KafkaException, Message, Producer
 
 from raftctl.cli._arguments import why_without_key
-from raftctl.cli._output import BootstrapOption, PropertyOption, TopicOption, say_event
+from raftctl.cli._options import BootstrapOption, PropertyOption, TopicOption
+from raftctl.cli._output import say_event
 from raftctl.cli._termination import Ending, counted_signals
 from raftctl.cli.clients._librdkafka import new_client, partitions_of
 from raftctl.cli.clients._verifiable_events import FOREVER, POLL_S, MaxMessagesOption, text_of

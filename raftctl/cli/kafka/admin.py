@@ -9,19 +9,21 @@ from __future__ import annotations
 import contextlib
 import re
 import types
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, TypeVar
 
 import typer
 
+from raftctl.cli._options import BootstrapOption, Printer
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError as ClientError
 
@@ -30,67 +32,100 @@ _MESSAGE = re.compile(r"error_message=(['\"])(.+?)\1[,)]")
 _RESPONSE = "failed with response"
 _NUMBER_AND_NAME = re.compile(r"^(\[Error [0-9]+\] )?\w+: ")
 T = TypeVar("T")
-TIMEOUT_S = 15.0
-TimeoutOption = Annotated[
-    float, typer.Option(help="Seconds to wait for the cluster.", min=0.001, max=86_400)
-]
+
+
+class PartitionKey(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Ends(NamedTuple):
+    """Where a partition begins and ends."""
+
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(Printer):
+    """The Kafka cluster that a command asks, and for how long it waits for an answer."""
+
+    bootstrap_server: BootstrapOption
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for the cluster.", min=0.001, max=86_400)
+    ] = 15.0
+
+    @cached_property
+    def client(self) -> AdminClient:
+        """librdkafka's; ConfigError if the addresses make no sense."""
+        return admin_client(self.bootstrap_server)
+
+    def open(self) -> contextlib.AbstractContextManager[KafkaAdminClient]:
+        """kafka-python's, see `open_admin`."""
+        return open_admin(self.bootstrap_server, self.timeout)
+
+    @property
+    def timeouts(self) -> dict[str, Any]:
+        """Of a request that the controller carries out."""
+        return {"operation_timeout": self.timeout, "request_timeout": self.timeout}
+
+    def wait(self, future: Future[T]) -> T:
+        """The result of a request of librdkafka's; KafkaError says what went wrong."""
+        return wait_for(future, self.timeout)
+
+    def topics(self) -> dict[str, Any]:
+        """All topics by name; KafkaError if nobody answers."""
+        from confluent_kafka import KafkaException
+
+        try:
+            topics: dict[str, Any] = self.client.list_topics(timeout=self.timeout).topics
+        except KafkaException as error:
+            raise_error(error)
+        return topics
+
+    def offsets(self, keys: Iterable[PartitionKey], spec: Any) -> dict[PartitionKey, Future[Any]]:
+        """Asks for an offset of each partition, the one that an `OffsetSpec` means."""
+        from confluent_kafka import TopicPartition
+
+        asked = {TopicPartition(*key): spec for key in keys}
+        futures = self.client.list_offsets(asked, request_timeout=self.timeout) if asked else {}
+        return {PartitionKey(one.topic, one.partition): futures[one] for one in futures}
+
+    def known_offsets(self, keys: Iterable[PartitionKey], spec: Any) -> dict[PartitionKey, int]:
+        """The offset of each partition but of those that are deleted or have no leader now."""
+        found = {}
+        for key, future in self.offsets(keys, spec).items():
+            with contextlib.suppress(KafkaError):
+                found[key] = int(self.wait(future).offset)
+        return found
+
+    def ends(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, Ends]:
+        """Where partitions begin and end, of those that have a leader."""
+        from confluent_kafka.admin._listoffsets import OffsetSpec
+
+        kinds: Any = OffsetSpec
+        starts = self.known_offsets(keys, kinds.earliest())
+        ends = self.known_offsets(keys, kinds.latest())
+        return {key: Ends(starts[key], ends[key]) for key in keys if key in starts and key in ends}
 
 
 # --- librdkafka --------------------------------------------------------------------------------
 
 
-def admin_client(bootstrap_servers: str, **more: Any) -> AdminClient:
+def admin_client(bootstrap_servers: str) -> AdminClient:
     """A client for administration; ConfigError if the addresses make no sense."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0, **more}
     try:
         # The logger swallows what the library would write to stderr: errors are raised anyway.
-        return AdminClient(settings)
+        return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     except KafkaException as error:
         raise ConfigError(
             f"--bootstrap-server {bootstrap_servers}: {error.args[0].str()}"
         ) from None
-
-
-def create_topic(
-    client: AdminClient,
-    topic: str,
-    partitions: int,
-    replication_factor: int,
-    configs: Mapping[str, str],
-    timeout_s: float,
-) -> None:
-    """Creates the topic; KafkaError says why not."""
-    from confluent_kafka.cimpl import NewTopic
-
-    new = NewTopic(topic, partitions, replication_factor, config=dict(configs))
-    request_topic(client, new, timeout_s)
-
-
-def request_topic(
-    client: AdminClient, new: NewTopic, timeout_s: float, *, validate_only: bool = False
-) -> None:
-    """Request a topic and wait for the answer; KafkaError if it is refused."""
-    futures = client.create_topics(
-        [new],
-        operation_timeout=timeout_s,
-        request_timeout=timeout_s,
-        validate_only=validate_only,
-    )
-    wait_for(futures[new.topic], timeout_s)
-
-
-def topics_metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
-    """All topics by name; KafkaError if nobody answers."""
-    from confluent_kafka import KafkaException
-
-    try:
-        topics: dict[str, Any] = client.list_topics(timeout=timeout_s).topics
-    except KafkaException as error:
-        raise_error(error)
-    return topics
 
 
 def wait_for(future: Future[T], timeout_s: float) -> T:
@@ -100,7 +135,7 @@ def wait_for(future: Future[T], timeout_s: float) -> T:
     try:
         return future.result(timeout_s + 1)
     except TimeoutError:
-        message = f"no answer within {timeout_s:g} s"
+        message = f"no answer within --timeout {timeout_s:g} s"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
     except KafkaException as error:
         raise_error(error)
@@ -192,7 +227,10 @@ def check(answer: dict[str, Any]) -> None:
 
 
 def message_class(name: str) -> Any:
-    """The class of a request or response that `raftctl.cli.kafka.messages` describes."""
+    """The class of a message that kafka-python has none for, from this package's JSON file.
+
+    The file has Kafka's own notation; kafka-python finds it by the name of the package.
+    """
     from kafka.protocol.api_message import ApiMessage
 
-    return types.new_class(name, (ApiMessage,), {"load_json": "raftctl.cli.kafka.messages"})
+    return types.new_class(name, (ApiMessage,), {"load_json": "raftctl.cli.kafka"})

@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka.admin import (
-    TIMEOUT_S,
-    TimeoutOption,
-    check,
-    check_broker,
-    message_class,
-    open_admin,
-    send,
-)
+from raftctl.cli._options import CommandGroup
+from raftctl.cli.kafka.admin import Cluster, check, check_broker, message_class, send
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -23,20 +15,15 @@ if TYPE_CHECKING:
 
 _UNREGISTER = ("UnregisterBrokerRequest", "UnregisterBrokerResponse")
 
-app = typer.Typer(
-    help="Lists brokers and log directories; forgets brokers.",
-    no_args_is_help=True,
-)
+app = CommandGroup("Lists brokers and log directories; forgets brokers.")
 
 
 @app.command(name="list")
 def list_brokers(
-    bootstrap_server: BootstrapOption,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Lists the registered brokers; a fenced one serves nobody."""
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         brokers = client.describe_cluster()["brokers"]
     found = [
         {
@@ -47,41 +34,35 @@ def list_brokers(
         }
         for one in sorted(brokers, key=lambda one: one["broker_id"])
     ]
-    rows = [list(one.values()) for one in found]
-    show(output, found, table(("BROKER", "ADDRESS", "RACK", "FENCED"), rows))
+    cluster.show_rows(("BROKER", "ADDRESS", "RACK", "FENCED"), found)
 
 
 @app.command(name="log-dirs")
 def log_dirs(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     broker: Annotated[
         list[int] | None, typer.Option(help="A broker's id; may be repeated. Default: all.")
     ] = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows the log directories of brokers. Of each: replicas, bytes used and free, failures."""
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         for one in broker or ():
             check_broker(client, one)
         found = list(_directories(client.describe_log_dirs(brokers=broker)))
-    rows = [list(one.values()) for one in found]
     columns = ("BROKER", "DIRECTORY", "ERROR", "REPLICAS", "BYTES", "FREE")
-    show(output, found, table(columns, rows))
+    cluster.show_rows(columns, found)
 
 
 @app.command()
 def unregister(
     broker: Annotated[int, typer.Argument(metavar="ID", help="A broker that does not run.")],
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     force: Annotated[
         bool, typer.Option("--force", help="Also one that runs: it ends, and its leaders move.")
     ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Forgets a broker that is gone for good. Move its replicas away first, then stop it."""
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         known = {one["broker_id"]: one for one in client.describe_cluster()["brokers"]}
         if broker in known and not known[broker].get("is_fenced") and not force:
             raise KafkaError(
@@ -89,7 +70,7 @@ def unregister(
             )
         request, _response = map(message_class, _UNREGISTER)
         check(send(client, request(broker_id=broker)))
-    show(output, {"unregistered": broker}, f"unregistered broker {broker}")
+    cluster.show({"unregistered": broker}, f"unregistered broker {broker}")
 
 
 def _directories(answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

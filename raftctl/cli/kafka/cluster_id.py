@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, show
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, open_admin
+from raftctl.cli.kafka.admin import Cluster
 
 
 def cluster_id(
-    bootstrap_server: BootstrapOption,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Prints the id that all nodes of the cluster share."""
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         found = client.describe_cluster()["cluster_id"]
-    show(output, {"cluster_id": found}, found)
+    cluster.show({"cluster_id": found}, found)

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from raftctl.cli._arguments import with_near_miss
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, check, open_admin, send
+from raftctl.cli._options import CommandGroup, ValidateOption
+from raftctl.cli._output import table
+from raftctl.cli.kafka.admin import Cluster, check, send
 from raftctl.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-app = typer.Typer(
-    help="Shows and alters configs of topics, brokers and groups.", no_args_is_help=True
-)
+app = CommandGroup("Shows and alters configs of topics, brokers and groups.")
 
 
 class Entity(enum.StrEnum):
@@ -102,13 +101,11 @@ DefaultOption = Annotated[
 
 @app.command()
 def describe(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     entity_type: EntityOption,
     entity_name: NameOption = None,
     entity_default: DefaultOption = False,
     every: Annotated[bool, typer.Option("--all", help="Also what nobody has set.")] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows what is in force and where each value comes from.
 
@@ -124,7 +121,7 @@ def describe(
         configuration_keys=None,
     )
     request = Ask(resources=[asked], include_synonyms=True, include_documentation=False)
-    result = _ask(bootstrap_server, timeout, resource, request)["results"][0]
+    result = _ask(cluster, resource, request)["results"][0]
     check(result)
     found = [
         {
@@ -142,12 +139,12 @@ def describe(
         for one in found
     ]
     columns = ("NAME", "VALUE", "SOURCE", "READ-ONLY", "SYNONYMS")
-    show(output, found, table(columns, rows, "nothing is set; --all shows the defaults"))
+    cluster.show(found, table(columns, rows, "nothing is set; --all shows the defaults"))
 
 
 @app.command()
 def alter(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     entity_type: EntityOption,
     entity_name: NameOption = None,
     entity_default: DefaultOption = False,
@@ -170,11 +167,7 @@ def alter(
     delete_config: Annotated[
         str, typer.Option(metavar="KEY,...", help="Resets configs, as Kafka's tool.")
     ] = "",
-    validate_only: Annotated[
-        bool, typer.Option(help="Checks the request; changes nothing.")
-    ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
+    validate_only: ValidateOption = False,
 ) -> None:
     """Changes configs, all or none of them; in force at once."""
     changes: list[Change] = [
@@ -190,12 +183,12 @@ def alter(
     _check_changes(keys)
     request = _altering(resource, changes, validate_only=validate_only)
     try:
-        check(_ask(bootstrap_server, timeout, resource, request)["responses"][0])
+        check(_ask(cluster, resource, request)["responses"][0])
     except KafkaError as error:
         raise with_near_miss(error) from None
     done = "could alter" if validate_only else "altered"
     document = {"altered": not validate_only, "keys": keys}
-    show(output, document, f"{done} {resource}: {', '.join(keys)}")
+    cluster.show(document, f"{done} {resource}: {', '.join(keys)}")
 
 
 def resource_of(entity: Entity, name: str | None, *, default: bool) -> Resource:
@@ -238,10 +231,10 @@ def _altering(resource: Resource, changes: Sequence[Change], *, validate_only: b
     return Ask(resources=[altered], validate_only=validate_only)
 
 
-def _ask(bootstrap: str, timeout_s: float, resource: Resource, request: Any) -> dict[str, Any]:
+def _ask(cluster: Cluster, resource: Resource, request: Any) -> dict[str, Any]:
     """The answer of the broker that is named, or else of any."""
     by_itself = int(resource.name) if resource.entity is Entity.BROKER and resource.name else None
-    with open_admin(bootstrap, timeout_s) as client:
+    with cluster.open() as client:
         return send(client, request, by_itself)
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka._group_offsets import PartitionKey, ends_of
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client
-from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+from raftctl.cli.kafka.admin import Cluster, PartitionKey
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -30,22 +27,18 @@ class Deletion(NamedTuple):
 
 
 def delete_records(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     offset_json_file: Annotated[
         str,
         typer.Option(metavar="FILE", help=f"What to delete: {_EXAMPLE}; offset -1 for all."),
     ],
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Deletes the oldest records of partitions, for good. They are those below the offsets of the
     file; the answer is where each partition begins now."""
     wanted = parse_deletions(Path(offset_json_file))
-    client = admin_client(bootstrap_server)
-    results = _ask(client, wanted, timeout)
-    _tell_ranges(client, wanted, results, timeout)
-    rows = [list(one.values()) for one in results]
-    show(output, results, table(("TOPIC", "PARTITION", "LOW-WATERMARK", "ERROR", "MESSAGE"), rows))
+    results = _ask(cluster, wanted)
+    _add_ranges(cluster, wanted, results)
+    cluster.show_rows(("TOPIC", "PARTITION", "LOW-WATERMARK", "ERROR", "MESSAGE"), results)
     failed = [one for one in results if one["error"] is not None]
     if failed:
         code = ErrorCode[str(failed[0]["error"])]
@@ -86,25 +79,20 @@ def _parse_one(path: Path, one: Any) -> Deletion:
     return Deletion(topic, partition, offset)
 
 
-def _ask(client: Any, wanted: list[Deletion], timeout_s: float) -> list[dict[str, Any]]:
+def _ask(cluster: Cluster, wanted: list[Deletion]) -> list[dict[str, Any]]:
     from confluent_kafka import TopicPartition
 
     asked = [TopicPartition(*one) for one in wanted]
-    futures: dict[Any, Future[Any]] = client.delete_records(
-        asked, request_timeout=timeout_s, operation_timeout=timeout_s
-    )
-    wait(futures.values(), timeout_s + 1)
+    futures: dict[Any, Future[Any]] = cluster.client.delete_records(asked, **cluster.timeouts)
     return [
-        {"topic": one.topic, "partition": one.partition, **_outcome(future)}
+        {"topic": one.topic, "partition": one.partition, **_outcome(cluster, future)}
         for one, future in sorted(
             futures.items(), key=lambda item: (item[0].topic, item[0].partition)
         )
     ]
 
 
-def _tell_ranges(
-    client: Any, wanted: list[Deletion], results: list[dict[str, Any]], timeout_s: float
-) -> None:
+def _add_ranges(cluster: Cluster, wanted: list[Deletion], results: list[dict[str, Any]]) -> None:
     """Says of each offset that is out of range what the range is."""
     asked = {PartitionKey(one.topic, one.partition): one.offset for one in wanted}
     refused = {
@@ -112,19 +100,13 @@ def _tell_ranges(
         for one in results
         if one["error"] == ErrorCode.OFFSET_OUT_OF_RANGE.name
     }
-    for key, (start, end) in ends_of(client, list(refused), timeout_s).items():
+    for key, (start, end) in cluster.ends(list(refused)).items():
         refused[key]["message"] = f"offset {asked[key]} is not among {start} to {end}"
 
 
-def _outcome(future: Future[Any]) -> dict[str, Any]:
-    from confluent_kafka import KafkaException
-
+def _outcome(cluster: Cluster, future: Future[Any]) -> dict[str, Any]:
     try:
-        low_watermark = future.result(0).low_watermark
-    except KafkaException as error:
-        refused = client_error(error.args[0].code(), error.args[0].str())
-        return {"low_watermark": None, "error": refused.code.name, "message": refused.message}
-    except TimeoutError:
-        name = ErrorCode.REQUEST_TIMED_OUT.name
-        return {"low_watermark": None, "error": name, "message": "no answer in time"}
+        low_watermark = cluster.wait(future).low_watermark
+    except KafkaError as error:
+        return {"low_watermark": None, "error": error.code.name, "message": error.message}
     return {"low_watermark": low_watermark, "error": None, "message": None}

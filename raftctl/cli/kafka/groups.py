@@ -7,26 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from raftctl.cli._arguments import check_known, none_empty, not_empty, spelt
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
-from raftctl.cli.kafka._group_offsets import (
-    Ends,
-    PartitionKey,
-    commit_offsets,
-    committed_offsets,
-    ends_of,
-    parse_reset,
-    reset_to,
-    waited,
-)
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, topics_metadata
-from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.cli._options import CommandGroup
+from raftctl.cli._output import say_progress, table
+from raftctl.cli.kafka.admin import Cluster, Ends, PartitionKey
+from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+from raftctl.integers import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-app = typer.Typer(
-    help="Shows consumer groups; resets offsets; deletes groups.", no_args_is_help=True
-)
+app = CommandGroup("Shows consumer groups; resets offsets; deletes groups.")
 
 GroupArgument = Annotated[
     str,
@@ -63,6 +53,11 @@ _COLUMNS = (
 )
 
 
+NO_OFFSET = -1
+_ENDS = ("earliest", "latest")
+_WITH_NUMBER = ("time", "offset", "shift")
+
+
 class Owner(NamedTuple):
     """Who reads a partition."""
 
@@ -73,18 +68,15 @@ class Owner(NamedTuple):
 
 @app.command(name="list")
 def list_groups(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     state: Annotated[
         list[str] | None,
         typer.Option(metavar="STATE", help="Only groups in this state; may be repeated."),
     ] = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists groups and their states."""
     wanted = parse_states(state or ())
-    client = admin_client(bootstrap_server)
-    found = waited(client.list_consumer_groups(request_timeout=timeout), timeout)
+    found = cluster.wait(cluster.client.list_consumer_groups(request_timeout=cluster.timeout))
     documents = [
         {"group": one.group_id, "state": _state(one.state), "simple": one.is_simple_consumer_group}
         for one in sorted(found.valid, key=lambda one: str(one.group_id))
@@ -94,7 +86,7 @@ def list_groups(
         say_progress(f"a coordinator did not answer: {error}")
     rows = [(one["group"], one["state"]) for one in documents]
     empty = "no group is in these states" if wanted else "there are no groups"
-    show(output, documents, table(("GROUP", "STATE"), rows, empty))
+    cluster.show(documents, table(("GROUP", "STATE"), rows, empty))
 
 
 def parse_states(texts: Sequence[str]) -> frozenset[str]:
@@ -109,57 +101,53 @@ def parse_states(texts: Sequence[str]) -> frozenset[str]:
 
 @app.command()
 def describe(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     group: GroupArgument,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows a group's committed offsets, lag and members.
 
     Partitions that nobody reads now are shown if the group has committed an offset there.
     """
-    client = admin_client(bootstrap_server)
-    found = _described(client, group, timeout)
+    found = _described(cluster, group)
     owners = _owners(found)
-    committed = committed_offsets(client, group, timeout)
+    committed = committed_offsets(cluster, group)
     if not owners and not committed and _state(found.state) in ("Dead", "Unknown"):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
     keys = sorted({*owners, *committed})
-    ends = ends_of(client, keys, timeout)
+    ends = cluster.ends(keys)
     documents = [_document(group, key, committed, ends, owners) for key in keys]
     idle = [member for member in found.members if not member.assignment.topic_partitions]
     documents += [_idle(group, member) for member in idle]
     rows = [list(one.values()) for one in documents]
     result = {"group": group, "state": _state(found.state), "partitions": documents}
     empty = "nothing is committed, and there are no members"
-    show(output, result, f"{group}: {_state(found.state)}\n" + table(_COLUMNS, rows, empty))
+    cluster.show(result, f"{group}: {_state(found.state)}\n" + table(_COLUMNS, rows, empty))
 
 
 @app.command()
 def delete(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     groups: GroupsArgument,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Deletes groups without members, and their offsets. Each succeeds or fails on its own."""
-    client = admin_client(bootstrap_server)
-    futures = client.delete_consumer_groups(list(dict.fromkeys(groups)), request_timeout=timeout)
-    results = [{"group": name, **_deletion(futures[name], timeout)} for name in sorted(futures)]
+    futures = cluster.client.delete_consumer_groups(
+        list(dict.fromkeys(groups)), request_timeout=cluster.timeout
+    )
+    results = [{"group": name, **_deletion(cluster, futures[name])} for name in sorted(futures)]
     failed = [one for one in results if one["error"] is not None]
     rows = [list(one.values()) for one in results]
     text = table(("GROUP", "ERROR", "MESSAGE"), rows)
     if not failed:
         text = f"deleted {', '.join(str(one['group']) for one in results)}"
-    show(output, results, text)
+    cluster.show(results, text)
     if failed:
         names = ", ".join(str(one["group"]) for one in failed)
         raise KafkaError(ErrorCode[str(failed[0]["error"])], f"not deleted: {names}")
 
 
-def _deletion(future: Any, timeout_s: float) -> dict[str, str | None]:
+def _deletion(cluster: Cluster, future: Any) -> dict[str, str | None]:
     try:
-        waited(future, timeout_s)
+        cluster.wait(future)
     except KafkaError as error:
         return {"error": error.code.name, "message": error.message}
     return {"error": None, "message": None}
@@ -167,7 +155,7 @@ def _deletion(future: Any, timeout_s: float) -> dict[str, str | None]:
 
 @app.command(name="reset-offsets")
 def reset_offsets(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     group: GroupArgument,
     to: Annotated[
         str,
@@ -180,29 +168,26 @@ def reset_offsets(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Shows the new offsets; changes nothing.")
     ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Sets the offsets of a group without members. Without --topic, all that it has committed.
 
     What lies outside a partition is set to its nearer end.
     """
     where = parse_reset(to)
-    client = admin_client(bootstrap_server)
-    found = _described(client, group, timeout)
+    found = _described(cluster, group)
     if found.members:
         raise KafkaError(
             ErrorCode.NON_EMPTY_GROUP, f"group {group} has members: stop them, then reset"
         )
-    committed = committed_offsets(client, group, timeout)
-    keys = sorted(committed) if topic is None else _chosen(client, topic, timeout)
+    committed = committed_offsets(cluster, group)
+    keys = sorted(committed) if topic is None else _chosen(cluster, topic)
     if not keys:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND, f"group {group} has no offsets: name topics with --topic"
         )
-    new = reset_to(client, where, keys, committed, timeout)
+    new = reset_to(cluster, where, keys, committed)
     if not dry_run:
-        commit_offsets(client, group, new, timeout)
+        commit_offsets(cluster, group, new)
     documents = [
         {
             "group": group,
@@ -215,12 +200,12 @@ def reset_offsets(
     ]
     empty = "no offset to change"
     columns = ("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET")
-    show(output, documents, table(columns, [list(one.values()) for one in documents], empty))
+    cluster.show_rows(columns, documents, empty)
 
 
-def _described(client: Any, group: str, timeout_s: float) -> Any:
-    futures = client.describe_consumer_groups([group], request_timeout=timeout_s)
-    return waited(futures[group], timeout_s)
+def _described(cluster: Cluster, group: str) -> Any:
+    futures = cluster.client.describe_consumer_groups([group], request_timeout=cluster.timeout)
+    return cluster.wait(futures[group])
 
 
 def _state(state: Any) -> str:
@@ -266,9 +251,9 @@ def _idle(group: str, member: Any) -> dict[str, Any]:
     return {"group": group, **nowhere, **_owner(member)._asdict()}
 
 
-def _chosen(client: Any, topics: list[str], timeout_s: float) -> list[PartitionKey]:
+def _chosen(cluster: Cluster, topics: list[str]) -> list[PartitionKey]:
     """The partitions that `--topic` names."""
-    known = topics_metadata(client, timeout_s)
+    known = cluster.topics()
     keys: dict[PartitionKey, None] = {}
     for text in topics:
         name, _, numbers = text.partition(":")
@@ -285,3 +270,105 @@ def _chosen(client: Any, topics: list[str], timeout_s: float) -> list[PartitionK
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             keys[PartitionKey(name, number)] = None
     return list(keys)
+
+
+# --- offsets --------------------------------------------------------------------------------------
+
+
+class Reset(NamedTuple):
+    """Where offsets are to be set to; the number is milliseconds, an offset, or a distance."""
+
+    kind: str
+    number: int = 0
+
+
+def parse_reset(text: str) -> Reset:
+    """What `--to` says; ConfigError if it is nothing of what it may be."""
+    kind, _, number = text.partition("=")
+    if text in _ENDS:
+        return Reset(text)
+    digits = number.removeprefix("-") if kind == "shift" else number
+    if kind in _WITH_NUMBER and digits.isascii() and digits.isdecimal():
+        if int(digits) > LONG_MAX:
+            raise ConfigError(f"--to {text}: the number is above {LONG_MAX}")
+        return Reset(kind, int(number))
+    raise ConfigError(
+        f"--to {text}: write earliest, latest, time=MILLISECONDS, offset=N or shift=N"
+    )
+
+
+def committed_offsets(cluster: Cluster, group: str) -> dict[PartitionKey, int]:
+    """All that the group has committed."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    asked = [ConsumerGroupTopicPartitions(group)]
+    futures = cluster.client.list_consumer_group_offsets(asked, request_timeout=cluster.timeout)
+    found = cluster.wait(futures[group]).topic_partitions
+    return {
+        PartitionKey(one.topic, one.partition): one.offset
+        for one in found
+        if one.error is None and one.offset >= 0
+    }
+
+
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[PartitionKey, int]) -> None:
+    """Commits in the place of the group, which must have no members."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    partitions = [TopicPartition(*key, offset) for key, offset in offsets.items()]
+    asked = [ConsumerGroupTopicPartitions(group, partitions)]
+    futures = cluster.client.alter_consumer_group_offsets(asked, request_timeout=cluster.timeout)
+    for one in cluster.wait(futures[group]).topic_partitions:
+        if one.error is not None:
+            raise client_error(one.error.code(), f"{one.topic}-{one.partition}: {one.error.str()}")
+
+
+def reset_to(
+    cluster: Cluster,
+    where: Reset,
+    keys: Sequence[PartitionKey],
+    committed: Mapping[PartitionKey, int],
+) -> dict[PartitionKey, int]:
+    """The new offset of each partition, inside of it. KafkaError if one cannot be found."""
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+    ends = cluster.ends(keys)
+    times: dict[PartitionKey, int] = {}
+    if where.kind == "time":
+        kinds: Any = OffsetSpec
+        times = cluster.known_offsets(keys, kinds.for_timestamp(where.number))
+    new = {}
+    for key in keys:
+        if key not in ends:
+            text = f"{key.topic}-{key.partition} has no leader, or does not exist"
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
+        new[key] = _clamped(_wanted(where, key, ends[key], committed, times), ends[key])
+    return new
+
+
+def _wanted(
+    where: Reset,
+    key: PartitionKey,
+    ends: Ends,
+    committed: Mapping[PartitionKey, int],
+    times: Mapping[PartitionKey, int],
+) -> int:
+    match where.kind:
+        case "earliest":
+            return ends.earliest
+        case "latest":
+            return ends.latest
+        case "time":
+            found = times.get(key, NO_OFFSET)
+            # No record is so new.
+            return ends.latest if found == NO_OFFSET else found
+        case "offset":
+            return where.number
+    if key not in committed:
+        text = f"{key.topic}-{key.partition} has no offset to shift: choose another --to"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    return committed[key] + where.number
+
+
+def _clamped(offset: int, ends: Ends) -> int:
+    return min(max(offset, ends.earliest), ends.latest)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import wait
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, topics_metadata
-from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+from raftctl.cli._output import say_progress
+from raftctl.cli.kafka.admin import Cluster, PartitionKey
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.integers import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from concurrent.futures import Future
 
 UNKNOWN_OFFSET = -1
 NAMED_TIMES = {
@@ -31,7 +29,7 @@ TIME_HELP = (
 
 
 def offsets(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     topic: Annotated[
         str | None,
         typer.Option(
@@ -43,8 +41,6 @@ def offsets(
         typer.Option(metavar="N,...", help="Partitions of each topic; default: all."),
     ] = None,
     time: Annotated[str, typer.Option(metavar="TIME", help=TIME_HELP)] = "-1",
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows where partitions begin or end, or a time begins.
 
@@ -53,8 +49,7 @@ def offsets(
     spec = offset_spec(time)
     wanted = parse_partitions(partitions)
     pattern = parse_topics(topic)
-    client = admin_client(bootstrap_server)
-    matching = _choose(topics_metadata(client, timeout), pattern, wanted)
+    matching = _choose(cluster.topics(), pattern, wanted)
     if not matching:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -63,9 +58,11 @@ def offsets(
     chosen = [one for one, leader in matching.items() if leader >= 0]
     for name, number in (one for one, leader in matching.items() if leader < 0):
         say_progress(f"{name}-{number} is left out: it has no leader now")
-    rows = _ask(client, chosen, spec, timeout) if chosen else []
-    documents = [dict(zip(("topic", "partition", "offset"), row, strict=True)) for row in rows]
-    show(output, documents, table(("TOPIC", "PARTITION", "OFFSET"), rows, "no such offset"))
+    asked = {key: cluster.wait(one).offset for key, one in cluster.offsets(chosen, spec).items()}
+    found = [
+        {**key._asdict(), "offset": asked[key]} for key in chosen if asked[key] != UNKNOWN_OFFSET
+    ]
+    cluster.show_rows(("TOPIC", "PARTITION", "OFFSET"), found, "no such offset")
 
 
 def offset_spec(text: str) -> Any:
@@ -104,33 +101,12 @@ def parse_partitions(text: str | None) -> frozenset[int] | None:
 
 def _choose(
     topics: Mapping[str, Any], pattern: re.Pattern[str] | None, wanted: frozenset[int] | None
-) -> dict[tuple[str, int], int]:
+) -> dict[PartitionKey, int]:
     """The leader of each partition that is asked for, in order; -1 where there is none."""
     return {
-        (name, number): partition.leader
+        PartitionKey(name, number): partition.leader
         for name, metadata in sorted(topics.items())
         if pattern is None or pattern.fullmatch(name)
         for number, partition in sorted(metadata.partitions.items())
         if wanted is None or number in wanted
     }
-
-
-def _ask(
-    client: Any, chosen: list[tuple[str, int]], spec: Any, timeout_s: float
-) -> list[tuple[str, int, int]]:
-    from confluent_kafka import KafkaException, TopicPartition
-
-    asked = {TopicPartition(name, number): spec for name, number in chosen}
-    try:
-        futures: dict[Any, Future[Any]] = client.list_offsets(asked, request_timeout=timeout_s)
-        wait(futures.values(), timeout_s + 1)
-        found = {
-            (one.topic, one.partition): future.result(0).offset for one, future in futures.items()
-        }
-    except KafkaException as error:
-        raise client_error(error.args[0].code(), error.args[0].str()) from None
-    except TimeoutError:
-        raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, f"no answer within --timeout {timeout_s:g} s"
-        ) from None
-    return [(*one, found[one]) for one in chosen if found[one] != UNKNOWN_OFFSET]

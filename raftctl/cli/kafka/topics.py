@@ -8,27 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raftctl.cli._arguments import not_empty, with_near_miss
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, counted, show, table
+from raftctl.cli._options import CommandGroup, ValidateOption
+from raftctl.cli._output import counted, table
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.kafka.admin import (
-    TIMEOUT_S,
-    T,
-    TimeoutOption,
-    admin_client,
-    request_topic,
-    topics_metadata,
-    wait_for,
-)
+from raftctl.cli.kafka.admin import Cluster, T
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from concurrent.futures import Future
 
 
-app = typer.Typer(
-    help="Creates, lists, describes, alters and deletes topics.", no_args_is_help=True
-)
+app = CommandGroup("Creates, lists, describes, alters and deletes topics.")
 
 TopicArgument = Annotated[
     str,
@@ -53,7 +44,7 @@ _BROKER_ID = re.compile(r"[0-9]{1,9}")
 @app.command()
 def create(
     topic: TopicArgument,
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     partitions: Annotated[
         int, typer.Option(help="-1: the cluster's default.", min=-1, max=PARTITIONS_MAX)
     ] = -1,
@@ -74,11 +65,7 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Succeeds if the topic exists already.")
     ] = False,
-    validate_only: Annotated[
-        bool, typer.Option(help="Checks the request; changes nothing.")
-    ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
+    validate_only: ValidateOption = False,
 ) -> None:
     """Creates a topic."""
     if replica_assignment is not None and (partitions, replication_factor) != (-1, -1):
@@ -92,16 +79,16 @@ def create(
     placed = {} if assignment is None else {"replica_assignment": assignment}
     count = partitions if assignment is None else len(assignment)
     new = NewTopic(topic, count, replication_factor, config=configs, **placed)
-    client = admin_client(bootstrap_server)
     try:
-        request_topic(client, new, timeout, validate_only=validate_only)
+        asked = cluster.client.create_topics([new], validate_only=validate_only, **cluster.timeouts)
+        cluster.wait(asked[topic])
     except KafkaError as error:
         if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise with_near_miss(error) from None
-        show(output, {"created": None}, f"{topic} is there already")
+        cluster.show({"created": None}, f"{topic} is there already")
         return
     done = "could create" if validate_only else "created"
-    show(output, {"created": None if validate_only else topic}, f"{done} {topic}")
+    cluster.show({"created": None if validate_only else topic}, f"{done} {topic}")
 
 
 def parse_assignment(text: str) -> list[list[int]]:
@@ -115,36 +102,30 @@ def parse_assignment(text: str) -> list[list[int]]:
 
 @app.command(name="list")
 def list_topics(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     exclude_internal: ExcludeInternalOption = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists all topics."""
     topics = [
         {"topic": name, "partitions": len(metadata.partitions)}
-        for name, metadata in sorted(
-            topics_metadata(admin_client(bootstrap_server), timeout).items()
-        )
+        for name, metadata in sorted(cluster.topics().items())
         if not (exclude_internal and name in INTERNAL_TOPICS)
     ]
-    rows = [list(topic.values()) for topic in topics]
-    show(output, topics, table(("TOPIC", "PARTITIONS"), rows, "there are no topics"))
+    cluster.show_rows(("TOPIC", "PARTITIONS"), topics, "there are no topics")
 
 
 @app.command()
 def describe(
     topic: TopicArgument,
-    bootstrap_server: BootstrapOption,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Shows a topic's id and partitions. Of each: leader, replicas, in-sync replicas."""
     from confluent_kafka import TopicCollection
 
-    client = admin_client(bootstrap_server)
-    futures = client.describe_topics(TopicCollection([topic]), request_timeout=timeout)
-    found = _wait_for_topic(futures, topic, timeout)
+    futures = cluster.client.describe_topics(
+        TopicCollection([topic]), request_timeout=cluster.timeout
+    )
+    found = _wait_for_topic(cluster, futures, topic)
     partitions = [
         {
             "partition": partition.id,
@@ -154,73 +135,59 @@ def describe(
         }
         for partition in found.partitions
     ]
-    rows = [
-        [one["partition"], one["leader"], _ids(one["replicas"]), _ids(one["isr"])]
-        for one in partitions
-    ]
+    rows = [list(one.values()) for one in partitions]
     text = table(("PARTITION", "LEADER", "REPLICAS", "IN-SYNC"), rows)
     # The library writes it in the other alphabet of base64 than everybody else.
     topic_id = str(found.topic_id).translate(str.maketrans("+/", "-_"))
     document = {"topic": topic, "topic_id": topic_id, "partitions": partitions}
-    show(output, document, f"{topic}, id {topic_id}\n{text}")
+    cluster.show(document, f"{topic}, id {topic_id}\n{text}")
 
 
 @app.command()
 def alter(
     topic: TopicArgument,
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     partitions: Annotated[
         int,
         typer.Option(
             help="New number of partitions, above the present one.", min=1, max=PARTITIONS_MAX
         ),
     ],
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Adds partitions to a topic. Keys may move to the new ones; records stay where they are."""
     from confluent_kafka.cimpl import NewPartitions
 
-    client = admin_client(bootstrap_server)
-    futures = client.create_partitions(
-        [NewPartitions(topic, partitions)], operation_timeout=timeout, request_timeout=timeout
-    )
-    wait_for(futures[topic], timeout)
+    new = NewPartitions(topic, partitions)
+    futures = cluster.client.create_partitions([new], **cluster.timeouts)
+    cluster.wait(futures[topic])
     text = f"{topic} has {counted(partitions, 'partition')}"
-    show(output, {"topic": topic, "partitions": partitions}, text)
+    cluster.show({"topic": topic, "partitions": partitions}, text)
 
 
 @app.command()
 def delete(
     topic: TopicArgument,
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeeds if there is no such topic.")
     ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Deletes a topic and all its records."""
-    client = admin_client(bootstrap_server)  # Must outlive its futures.
-    futures = client.delete_topics([topic], operation_timeout=timeout, request_timeout=timeout)
+    futures = cluster.client.delete_topics([topic], **cluster.timeouts)
     try:
-        _wait_for_topic(futures, topic, timeout)
+        _wait_for_topic(cluster, futures, topic)
     except KafkaError as error:
         if not if_exists or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        show(output, {"deleted": None}, f"there is no topic {topic}")
+        cluster.show({"deleted": None}, f"there is no topic {topic}")
         return
-    show(output, {"deleted": topic}, f"deleted {topic}")
+    cluster.show({"deleted": topic}, f"deleted {topic}")
 
 
-def _wait_for_topic(futures: Mapping[str, Future[T]], topic: str, timeout_s: float) -> T:
+def _wait_for_topic(cluster: Cluster, futures: Mapping[str, Future[T]], topic: str) -> T:
     try:
-        return wait_for(futures[topic], timeout_s)
+        return cluster.wait(futures[topic])
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         raise KafkaError(error.code, f"no topic {topic}") from None
-
-
-def _ids(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))

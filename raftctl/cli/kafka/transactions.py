@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._arguments import check_known, not_empty, spelt
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, open_admin
+from raftctl.cli._options import CommandGroup
+from raftctl.cli.kafka.admin import Cluster
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from kafka import TopicPartition
     from kafka.admin import KafkaAdminClient
 
-app = typer.Typer(help="Lists transactions; finds and aborts hanging ones.", no_args_is_help=True)
+app = CommandGroup("Lists transactions; finds and aborts hanging ones.")
 
 MINUTE_MS = 60_000
 _DESCRIBED_AT_ONCE = 500
@@ -59,23 +59,12 @@ _HANGING = (
 )
 
 
-def _show(
-    output: Output, columns: Sequence[str], found: Sequence[Mapping[str, Any]], empty: str
-) -> None:
-    rows = [[_cell(value) for value in one.values()] for one in found]
-    show(output, found, table(columns, rows, empty))
-
-
-def _cell(value: Any) -> Any:
-    return ",".join(value) if isinstance(value, list) else value
-
-
 # --- list, describe -------------------------------------------------------------------------------
 
 
 @app.command(name="list")
 def list_transactions(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     state: Annotated[
         list[str] | None,
         typer.Option(metavar="STATE", help="Only in this state, as Ongoing; may be repeated."),
@@ -90,12 +79,10 @@ def list_transactions(
         str | None,
         typer.Option(metavar="REGEX", help="Only ids that the expression matches as a whole."),
     ] = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists transactional ids, and what they have come to."""
     states = parse_states(state or ())
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         by_broker = client.list_transactions(
             producer_id_filters=producer_id,
             state_filters=states or None,
@@ -113,7 +100,7 @@ def list_transactions(
         for one in listed
     ]
     in_order = sorted(found, key=lambda one: str(one["transactional_id"]))
-    _show(output, _LISTED, in_order, "no such transactional id")
+    cluster.show_rows(_LISTED, in_order, "no such transactional id")
 
 
 def parse_states(texts: Sequence[str]) -> list[str]:
@@ -128,18 +115,16 @@ def parse_states(texts: Sequence[str]) -> list[str]:
 
 @app.command()
 def describe(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     transactional_id: Annotated[
         str,
         typer.Argument(metavar="TRANSACTIONAL-ID", callback=not_empty("TRANSACTIONAL-ID")),
     ],
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows a transactional id and its transaction's place."""
     from kafka.errors import TransactionalIdNotFoundError
 
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         try:
             found = client.describe_transactions([transactional_id])[transactional_id]
         except TransactionalIdNotFoundError:
@@ -158,19 +143,17 @@ def describe(
         "duration_ms": _now_ms() - started_ms if is_open else None,
         "partitions": [f"{one.topic}-{one.partition}" for one in sorted(found.topic_partitions)],
     }
-    _show(output, _DESCRIBED, [described], "")
+    cluster.show_rows(_DESCRIBED, [described], "")
 
 
 @app.command()
 def describe_producers(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     topic: TopicOption,
     partition: PartitionOption,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows a partition's producers and open transactions."""
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         producers = _producers(client, topic, partition)
     found = [
         {
@@ -185,7 +168,7 @@ def describe_producers(
         }
         for one in producers
     ]
-    _show(output, _PRODUCERS, found, "no producer with an id has written here")
+    cluster.show_rows(_PRODUCERS, found, "no producer with an id has written here")
 
 
 def _producers(client: KafkaAdminClient, topic: str, partition: int) -> Sequence[Any]:
@@ -205,7 +188,7 @@ def _now_ms() -> int:
 
 @app.command()
 def find_hanging(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     topic: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="Topic to search; default: all.")
     ] = None,
@@ -216,8 +199,6 @@ def find_hanging(
         int,
         typer.Option(metavar="MINUTES", help="Transactions open for less time are skipped.", min=0),
     ] = 15,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Finds open transactions that no coordinator will end.
 
@@ -225,7 +206,7 @@ def find_hanging(
     """
     if partition is not None and topic is None:
         raise ConfigError("--partition N needs --topic TOPIC")
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         suspects = _open_for_long(
             client, _places(client, topic, partition), max_transaction_timeout
         )
@@ -244,7 +225,7 @@ def find_hanging(
         for where, one in suspects
         if (one.producer_id, where) not in attended
     ]
-    _show(output, _HANGING, found, "no transaction hangs")
+    cluster.show_rows(_HANGING, found, "no transaction hangs")
 
 
 def _places(
@@ -300,7 +281,7 @@ def _attended(
 
 @app.command()
 def abort(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     topic: TopicOption,
     partition: PartitionOption,
     start_offset: Annotated[
@@ -310,8 +291,6 @@ def abort(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Shows the transaction; changes nothing.")
     ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Aborts a transaction in one partition. Its coordinator is not asked.
 
@@ -320,7 +299,7 @@ def abort(
     from kafka import TopicPartition
     from kafka.admin import AbortTransactionSpec
 
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         producers = _producers(client, topic, partition)
         found = [one for one in producers if one.current_transaction_start_offset == start_offset]
         if not found:
@@ -343,4 +322,4 @@ def abort(
     }
     done = "would be" if dry_run else "is"
     text = f"the transaction of producer {one.producer_id} in {topic}-{partition} {done} aborted\n"
-    show(output, document, text)
+    cluster.show(document, text)

@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._arguments import DEFAULT_DIRECTORY, parse_addresses
-from raftctl.cli._output import (
-    DirectoryOption,
-    Output,
-    OutputOption,
-    OverrideOption,
-    counted,
-    say,
-    say_progress,
-    show,
-    table,
-)
+from raftctl.cli._options import DirectoryOption, OutputOption, OverrideOption
+from raftctl.cli._output import Output, counted, say, say_progress, show, table
 from raftctl.cli.files import parse_overrides
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from raftctl.cli._output import Output, OutputOption, OverrideOption
+from raftctl.cli._options import OutputOption, OverrideOption
+from raftctl.cli._output import Output
 
 HARNESS = "jepsen.cli.main"
 

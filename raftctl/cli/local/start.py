@@ -1,7 +1,7 @@
 """The command `raftctl start`."""
 
 from raftctl.cli._node_process import run_start
-from raftctl.cli._output import ConfigOption, OverrideOption
+from raftctl.cli._options import ConfigOption, OverrideOption
 
 
 def start(config: ConfigOption, override: OverrideOption = None) -> None:

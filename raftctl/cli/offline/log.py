@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._output import Output, OutputOption, say, say_progress
+from raftctl.cli._options import OutputOption
+from raftctl.cli._output import Output, say, say_progress
 from raftctl.cli.offline._record_json import plain, record_json
 from raftctl.cli.offline.log_files import (
     DamagedLogError,

@@ -17,7 +17,8 @@ import typer
 
 from raftctl.admin import METADATA_PATH, PROVENANCE_HEADER
 from raftctl.cli._controllers import TIMEOUT_S, TimeoutOption, ask, parse_controllers
-from raftctl.cli._output import Output, OutputOption, say, say_progress
+from raftctl.cli._options import OutputOption
+from raftctl.cli._output import Output, say, say_progress
 from raftctl.cli.offline import _metadata_tree as tree
 from raftctl.cli.offline.log_files import (
     DamagedLogError,

@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import typer
 
-from raftctl.cli._output import ConfigOption, Output, OutputOption, show, table
+from raftctl.cli._options import ConfigOption, OutputOption
+from raftctl.cli._output import Output, show, table
 from raftctl.cli.files import read_config_file
 from raftctl.errors import ConfigError
 from raftctl.ids import parse_uuid, uuid_text

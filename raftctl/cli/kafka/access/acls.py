@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, open_admin, wait_for
+from raftctl.cli._options import CommandGroup
+from raftctl.cli.kafka.admin import Cluster
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-app = typer.Typer(help="Lists, adds and removes the rules of access control.", no_args_is_help=True)
+app = CommandGroup("Lists, adds and removes the rules of access control.")
 
 CLUSTER_NAME = "kafka-cluster"
 """What the one resource of its kind is called."""
@@ -101,44 +101,40 @@ COLUMNS = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PER
 
 @app.command(name="list")
 def list_rules(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: TransactionalIdOption = None,
-    cluster: ClusterOption = False,
+    is_cluster: ClusterOption = False,
     resource_pattern_type: FilterPatternOption = Pattern.ANY,
     principal: Annotated[
         Names, typer.Option(metavar="User:NAME", help="Only rules for this principal.")
     ] = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists the rules, all of them if nothing is named."""
-    resources = _resources(topic, group, transactional_id, cluster) or [("ANY", None)]
+    resources = _resources(topic, group, transactional_id, is_cluster) or [("ANY", None)]
     people: list[Person] = [(one, None, "ANY") for one in principal or (None,)]
     filters = _filters(resources, resource_pattern_type, people, None)
-    _print(_matching(bootstrap_server, filters, timeout), output)
+    _print(cluster, _matching(cluster, filters))
 
 
 @app.command()
 def add(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: TransactionalIdOption = None,
-    cluster: ClusterOption = False,
+    is_cluster: ClusterOption = False,
     resource_pattern_type: PatternOption = Pattern.LITERAL,
     allow_principal: AllowOption = None,
     allow_host: AllowHostOption = None,
     deny_principal: DenyOption = None,
     deny_host: DenyHostOption = None,
     operation: OperationOption = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Adds rules. There is one for each combination of the resources, principals, hosts and
     operations named."""
-    resources = _resources(topic, group, transactional_id, cluster)
+    resources = _resources(topic, group, transactional_id, is_cluster)
     people = _people(allow_principal, allow_host, deny_principal, deny_host)
     if not resources:
         raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
@@ -149,20 +145,19 @@ def add(
     if resource_pattern_type not in (Pattern.LITERAL, Pattern.PREFIXED):
         raise ConfigError("--resource-pattern-type: a rule is either literal or prefixed")
     rules = [_rule(*one) for one in product(resources, [resource_pattern_type], people, operation)]
-    client = admin_client(bootstrap_server)
-    futures = client.create_acls(rules, request_timeout=timeout)
+    futures = cluster.client.create_acls(rules, request_timeout=cluster.timeout)
     for future in futures.values():
-        wait_for(future, timeout)
-    _print(rules, output)
+        cluster.wait(future)
+    _print(cluster, rules)
 
 
 @app.command()
 def remove(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: TransactionalIdOption = None,
-    cluster: ClusterOption = False,
+    is_cluster: ClusterOption = False,
     resource_pattern_type: FilterPatternOption = Pattern.LITERAL,
     allow_principal: AllowOption = None,
     allow_host: AllowHostOption = None,
@@ -172,21 +167,18 @@ def remove(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Shows the rules that would go; changes nothing.")
     ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Removes rules and shows which. Without principals or operations, the rules for any."""
-    resources = _resources(topic, group, transactional_id, cluster)
+    resources = _resources(topic, group, transactional_id, is_cluster)
     if not resources:
         raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
     people = _people(allow_principal, allow_host, deny_principal, deny_host, any_host=None)
     filters = _filters(resources, resource_pattern_type, people or [(None, None, "ANY")], operation)
     if dry_run:
-        _print(_matching(bootstrap_server, filters, timeout), output)
+        _print(cluster, _matching(cluster, filters))
         return
-    client = admin_client(bootstrap_server)
-    futures = client.delete_acls(filters, request_timeout=timeout)
-    _print([rule for one in futures.values() for rule in wait_for(one, timeout)], output)
+    futures = cluster.client.delete_acls(filters, request_timeout=cluster.timeout)
+    _print(cluster, [rule for one in futures.values() for rule in cluster.wait(one)])
 
 
 # --- resources and principals ---------------------------------------------------------------------
@@ -274,17 +266,18 @@ def _rule(resource: Resource, pattern: Pattern, person: Person, operation: Opera
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def _matching(bootstrap: str, filters: Iterable[Any], timeout_s: float) -> list[Any]:
+def _matching(cluster: Cluster, filters: Iterable[Any]) -> list[Any]:
     """The rules that any of the filters means, each once."""
-    client = admin_client(bootstrap)
-    answers = [client.describe_acls(one, request_timeout=timeout_s) for one in filters]
-    found = list(dict.fromkeys(rule for one in answers for rule in wait_for(one, timeout_s)))
+    answers = [
+        cluster.client.describe_acls(one, request_timeout=cluster.timeout) for one in filters
+    ]
+    found = list(dict.fromkeys(rule for one in answers for rule in cluster.wait(one)))
     if not found:
-        _require_rules(bootstrap, timeout_s)
+        _require_rules(cluster)
     return found
 
 
-def _require_rules(bootstrap: str, timeout_s: float) -> None:
+def _require_rules(cluster: Cluster) -> None:
     """KafkaError if the cluster keeps no rules: librdkafka shows that as if there were none."""
     from kafka import admin
 
@@ -295,13 +288,13 @@ def _require_rules(bootstrap: str, timeout_s: float) -> None:
         admin.ACLPermissionType.ANY,
         admin.ResourcePatternFilter(admin.ResourceType.ANY, None, admin.ACLResourcePatternType.ANY),
     )
-    with open_admin(bootstrap, timeout_s) as client:
+    with cluster.open() as client:
         client.describe_acls(nothing)
 
 
-def _print(rules: Iterable[Any], output: Output) -> None:
+def _print(cluster: Cluster, rules: Iterable[Any]) -> None:
     found = sorted((_document(one) for one in rules), key=lambda one: list(one.values()))
-    show(output, found, table(COLUMNS, [list(one.values()) for one in found], "no such rule"))
+    cluster.show_rows(COLUMNS, found, "no such rule")
 
 
 def _document(rule: Any) -> dict[str, str]:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
+from raftctl.cli._options import CommandGroup, ValidateOption
+from raftctl.cli._output import say_progress, table
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, check, open_admin, send
+from raftctl.cli.kafka.admin import Cluster, check, send
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-app = typer.Typer(help="Shows and changes quotas of users and clients.", no_args_is_help=True)
+app = CommandGroup("Shows and changes quotas of users and clients.")
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 """How a part of a filter is meant."""
@@ -43,7 +44,7 @@ Part = tuple[str, str | None]
 
 @app.command()
 def describe(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     user: UserOption = None,
     user_defaults: AnyUserOption = False,
     client_id: ClientOption = None,
@@ -53,8 +54,6 @@ def describe(
     strict: Annotated[
         bool, typer.Option("--strict", help="Only quotas of exactly these names.")
     ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows the quotas of what is named, or all of them."""
     from kafka.protocol.admin import DescribeClientQuotasRequest as Ask
@@ -69,7 +68,7 @@ def describe(
         )
         for kind, name in parts
     ]
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         answer = send(client, Ask(components=components, strict=strict))
     check(answer)
     found = [
@@ -82,12 +81,12 @@ def describe(
         for key, value in sorted(one["quotas"].items())
     ]
     columns = ("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE")
-    show(output, found, table(columns, rows, "no such quota"))
+    cluster.show(found, table(columns, rows, "no such quota"))
 
 
 @app.command()
 def alter(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     user: UserOption = None,
     user_defaults: AnyUserOption = False,
     client_id: ClientOption = None,
@@ -103,11 +102,7 @@ def alter(
     delete: Annotated[
         list[str] | None, typer.Option("--delete", metavar="QUOTA", help="Takes a quota away.")
     ] = None,
-    validate_only: Annotated[
-        bool, typer.Option(help="Checks the request; changes nothing.")
-    ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
+    validate_only: ValidateOption = False,
 ) -> None:
     """Sets and removes quotas, all or none of them. A user and a client id may be named
     together."""
@@ -125,13 +120,13 @@ def alter(
             for key, value in changes.items()
         ],
     )
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         (result,) = send(client, Ask(entries=[entry], validate_only=validate_only))["entries"]
     check(result)
     done = "could alter" if validate_only else "altered"
     whose = ", ".join(f"{kind} {DEFAULT_NAME if name is None else name}" for kind, name in parts)
     document = {"altered": not validate_only, "entity": dict(parts), "quotas": changes}
-    show(output, document, f"{done} {whose}: {', '.join(changes)}")
+    cluster.show(document, f"{done} {whose}: {', '.join(changes)}")
     say_progress("warning: quotas are kept, but brokers do not enforce them yet")
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._arguments import none_empty, not_empty
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, wait_for
+from raftctl.cli._options import CommandGroup
+from raftctl.cli._output import say_progress
+from raftctl.cli.kafka.admin import Cluster
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from confluent_kafka.admin import AdminClient
 
-app = typer.Typer(help="Lists users; sets and removes passwords (SCRAM).", no_args_is_help=True)
+app = CommandGroup("Lists users; sets and removes passwords (SCRAM).")
 
 
 class Mechanism(enum.StrEnum):
@@ -39,30 +39,26 @@ ITERATIONS, ITERATIONS_MIN, ITERATIONS_MAX = 8192, 4096, 16384
 
 @app.command(name="list")
 def list_users(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     user: Annotated[
         list[str] | None,
         typer.Option(help="Only this user; may be repeated.", callback=none_empty("--user")),
     ] = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists users with their mechanisms; keys and salts stay hidden."""
-    client = admin_client(bootstrap_server)
     found = [
         {"user": one.user, "mechanism": _mechanism(info), "iterations": info.iterations}
-        for one in _described(client, list(dict.fromkeys(user or ())), timeout)
+        for one in _described(cluster, list(dict.fromkeys(user or ())))
         for info in one.scram_credential_infos
     ]
-    rows = [list(one.values()) for one in found]
     empty = "no user has a password"
-    show(output, found, table(("USER", "MECHANISM", "ITERATIONS"), rows, empty))
+    cluster.show_rows(("USER", "MECHANISM", "ITERATIONS"), found, empty)
 
 
 @app.command(name="set")
 def set_password(
     user: UserArgument,
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     mechanism: MechanismOption = Mechanism.SCRAM_SHA_512,
     iterations: Annotated[
         int,
@@ -74,8 +70,6 @@ def set_password(
             metavar="FILE", help="The password on its first line; `-`: stdin. Default: ask for it."
         ),
     ] = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Sets a user's password for one mechanism. The password itself is not sent."""
     from confluent_kafka.admin._scram import ScramCredentialInfo, UserScramCredentialUpsertion
@@ -83,27 +77,25 @@ def set_password(
     password = read_password(password_file)
     info = ScramCredentialInfo(_library_mechanism(mechanism), iterations)
     change = UserScramCredentialUpsertion(user, info, password.encode())
-    _alter(bootstrap_server, user, change, timeout)
+    _alter(cluster, user, change)
     document = {"user": user, "mechanism": mechanism, "iterations": iterations}
-    show(output, document, f"set the password of {user} for {mechanism}")
+    cluster.show(document, f"set the password of {user} for {mechanism}")
     say_progress("warning: passwords are kept, but no listener asks for them yet")
 
 
 @app.command()
 def delete(
     user: UserArgument,
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     mechanism: MechanismOption,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Removes a user's password for one mechanism."""
     from confluent_kafka.admin._scram import UserScramCredentialDeletion
 
     change = UserScramCredentialDeletion(user, _library_mechanism(mechanism))
-    _alter(bootstrap_server, user, change, timeout)
+    _alter(cluster, user, change)
     document = {"deleted": user, "mechanism": mechanism}
-    show(output, document, f"removed the password of {user} for {mechanism}")
+    cluster.show(document, f"removed the password of {user} for {mechanism}")
 
 
 def read_password(password_file: str | None) -> str:
@@ -125,18 +117,19 @@ def read_password(password_file: str | None) -> str:
     return password
 
 
-def _described(client: AdminClient, users: list[str], timeout_s: float) -> Iterable[Any]:
-    answer = client.describe_user_scram_credentials(users or None, request_timeout=timeout_s)
+def _described(cluster: Cluster, users: list[str]) -> Iterable[Any]:
+    answer = cluster.client.describe_user_scram_credentials(
+        users or None, request_timeout=cluster.timeout
+    )
     if isinstance(answer, dict):
-        return [wait_for(future, timeout_s) for future in answer.values()]
-    found: dict[str, Any] = wait_for(answer, timeout_s)
+        return [cluster.wait(future) for future in answer.values()]
+    found: dict[str, Any] = cluster.wait(answer)
     return [one for _, one in sorted(found.items())]
 
 
-def _alter(bootstrap: str, user: str, change: Any, timeout_s: float) -> None:
-    client = admin_client(bootstrap)
-    futures = client.alter_user_scram_credentials([change], request_timeout=timeout_s)
-    wait_for(futures[user], timeout_s)
+def _alter(cluster: Cluster, user: str, change: Any) -> None:
+    futures = cluster.client.alter_user_scram_credentials([change], request_timeout=cluster.timeout)
+    cluster.wait(futures[user])
 
 
 def _library_mechanism(mechanism: Mechanism) -> Any:

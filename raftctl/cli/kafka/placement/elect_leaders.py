@@ -7,14 +7,8 @@ from typing import Annotated
 
 import typer
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, counted, show, table
-from raftctl.cli.kafka.admin import (
-    TIMEOUT_S,
-    TimeoutOption,
-    admin_client,
-    parse_partition,
-    wait_for,
-)
+from raftctl.cli._output import counted
+from raftctl.cli.kafka.admin import Cluster, parse_partition
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 
@@ -32,7 +26,7 @@ PartitionOption = Annotated[
 
 
 def elect_leaders(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     partition: PartitionOption = None,
     all_partitions: Annotated[
         bool, typer.Option("--all-topic-partitions", help="All partitions instead of some.")
@@ -44,8 +38,6 @@ def elect_leaders(
             help="`unclean`: without a leader, also a replica that may lack records.",
         ),
     ] = Election.PREFERRED,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Elects leaders of partitions. Preferred replicas lead again; unclean: any active replica
     where nobody leads."""
@@ -55,9 +47,8 @@ def elect_leaders(
 
     named = None if all_partitions else [parse_partition(one) for one in partition or ()]
     kind = ElectionType.PREFERRED if election_type == Election.PREFERRED else ElectionType.UNCLEAN
-    client = admin_client(bootstrap_server)
     # With a timeout of its own the library raises SystemError, so the wait is bounded here.
-    future = client.elect_leaders(kind, named)
+    future = cluster.client.elect_leaders(kind, named)
     results = [
         {
             "topic": one.topic,
@@ -65,11 +56,10 @@ def elect_leaders(
             "error": None if error is None else ErrorCode(error.code()).name,
             "message": None if error is None else error.str(),
         }
-        for one, error in sorted(wait_for(future, timeout).items())
+        for one, error in sorted(cluster.wait(future).items())
     ]
-    rows = [list(one.values()) for one in results]
     columns = ("TOPIC", "PARTITION", "ERROR", "MESSAGE")
-    show(output, results, table(columns, rows, "no partition needs an election"))
+    cluster.show_rows(columns, results, "no partition needs an election")
     harmless = (None, ErrorCode.ELECTION_NOT_NEEDED.name)
     failed = [one for one in results if one["error"] not in harmless]
     if failed:

@@ -6,28 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.kafka.admin import (
-    TIMEOUT_S,
-    TimeoutOption,
-    admin_client,
-    open_admin,
-    parse_partition,
-    topics_metadata,
-    wait_for,
-)
+from raftctl.cli._options import CommandGroup
+from raftctl.cli.kafka.admin import Cluster, PartitionKey, parse_partition
 from raftctl.cli.kafka.topics import INTERNAL_TOPICS, ExcludeInternalOption, alter
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-    from confluent_kafka.admin import AdminClient
 
-app = typer.Typer(
-    help="Lists partitions and finds unhealthy ones; adds some.", no_args_is_help=True
-)
+app = CommandGroup("Lists partitions and finds unhealthy ones; adds some.")
 
 MIN_ISR = "min.insync.replicas"
 TOPICS_A_REQUEST = 500
@@ -35,7 +24,7 @@ TOPICS_A_REQUEST = 500
 
 @app.command(name="list")
 def list_partitions(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     topic: Annotated[
         list[str] | None, typer.Option(help="Only this topic; may be repeated.")
     ] = None,
@@ -77,19 +66,16 @@ def list_partitions(
         typer.Option("--not-preferred", help="Only those not led by their preferred leader."),
     ] = False,
     exclude_internal: ExcludeInternalOption = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists partitions with leader, replicas and in-sync replicas.
 
     With several filters, a partition is shown if it matches any of them.
     """
-    client = admin_client(bootstrap_server)
     left_out = INTERNAL_TOPICS if exclude_internal else ()
-    found = _partitions(client, topic or [], timeout, left_out)
+    found = _partitions(cluster, topic or [], left_out)
     minima: Mapping[str, int] = {}
     if under_min_isr or at_min_isr:
-        minima = _min_isr(client, sorted({one["topic"] for one in found}), timeout)
+        minima = _min_isr(cluster, sorted({one["topic"] for one in found}))
     wanted: list[Callable[[dict[str, Any]], bool]] = []
     if under_replicated:
         wanted.append(lambda one: len(one["isr"]) < len(one["replicas"]))
@@ -102,30 +88,21 @@ def list_partitions(
     if not_preferred:
         wanted.append(lambda one: one["leader"] != one["replicas"][0])
     chosen = [one for one in found if not wanted or any(is_so(one) for is_so in wanted)]
-    show(output, chosen, _listed(chosen))
-
-
-def _listed(partitions: Iterable[dict[str, Any]]) -> str:
-    rows = [
-        [*list(one.values())[:3], _ids(one["replicas"]), _ids(one["isr"])] for one in partitions
-    ]
     columns = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC")
-    return table(columns, rows, "no such partition")
+    cluster.show_rows(columns, chosen, "no such partition")
 
 
 @app.command()
 def describe(
     partition: Annotated[str, typer.Argument(metavar="TOPIC:NUMBER")],
-    bootstrap_server: BootstrapOption,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Shows one partition, also where its log begins and ends.
 
     Offsets are `-` while it has no leader.
     """
     named = parse_partition(partition)
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         (topic,) = client.describe_topic_partitions([named.topic])["topics"]
     for one in topic["partitions"]:
         if topic["error_code"] == ErrorCode.NONE and one["partition_index"] == named.partition:
@@ -135,14 +112,14 @@ def describe(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"no partition {partition}: raftctl partitions list shows those there are",
         )
-    start, end = (
-        _log_bounds(bootstrap_server, named, timeout) if one["leader_id"] >= 0 else (None,) * 2
-    )
+    key = PartitionKey(named.topic, named.partition)
+    has_leader = one["leader_id"] >= 0
+    start, end = cluster.ends([key] if has_leader else []).get(key, (None, None))
     document = {
         "topic": named.topic,
         "topic_id": uuid_text(topic["topic_id"]),
         "partition": named.partition,
-        "leader": None if one["leader_id"] < 0 else one["leader_id"],
+        "leader": one["leader_id"] if has_leader else None,
         "leader_epoch": one["leader_epoch"],
         "replicas": one["replica_nodes"],
         "isr": sorted(one["isr_nodes"]),
@@ -154,16 +131,16 @@ def describe(
     }
     rows = [(name.replace("_", "-"), _shown(value)) for name, value in document.items()]
     width = max(len(name) for name, _ in rows) + 2
-    show(output, document, "".join(f"{name:<{width}}{value}\n" for name, value in rows))
+    cluster.show(document, "".join(f"{name:<{width}}{value}\n" for name, value in rows))
 
 
 app.command(name="add")(alter)
 
 
 def _partitions(
-    client: AdminClient, names: list[str], timeout_s: float, left_out: Collection[str]
+    cluster: Cluster, names: list[str], left_out: Collection[str]
 ) -> list[dict[str, Any]]:
-    topics = topics_metadata(client, timeout_s)
+    topics = cluster.topics()
     missing = [name for name in names if name not in topics]
     if missing:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {', '.join(missing)}")
@@ -181,7 +158,7 @@ def _partitions(
     ]
 
 
-def _min_isr(client: AdminClient, topics: list[str], timeout_s: float) -> dict[str, int]:
+def _min_isr(cluster: Cluster, topics: list[str]) -> dict[str, int]:
     """What is in force for each topic, asked in slices."""
     from confluent_kafka.admin._config import ConfigResource
     from confluent_kafka.admin._resource import ResourceType
@@ -190,29 +167,13 @@ def _min_isr(client: AdminClient, topics: list[str], timeout_s: float) -> dict[s
     for first in range(0, len(topics), TOPICS_A_REQUEST):
         some = topics[first : first + TOPICS_A_REQUEST]
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
-        futures = client.describe_configs(resources, request_timeout=timeout_s)
+        futures = cluster.client.describe_configs(resources, request_timeout=cluster.timeout)
         for resource, future in futures.items():
-            found[resource.name] = int(wait_for(future, timeout_s)[MIN_ISR].value)
+            found[resource.name] = int(cluster.wait(future)[MIN_ISR].value)
     return found
-
-
-def _log_bounds(bootstrap: str, partition: Any, timeout_s: float) -> tuple[int, int]:
-    from confluent_kafka.admin._listoffsets import OffsetSpec
-
-    client = admin_client(bootstrap)
-    bounds = []
-    kinds: Any = OffsetSpec
-    for spec in (kinds.earliest(), kinds.latest()):
-        futures = client.list_offsets({partition: spec}, request_timeout=timeout_s)
-        bounds.append(wait_for(next(iter(futures.values())), timeout_s).offset)
-    return bounds[0], bounds[1]
-
-
-def _ids(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        return _ids(value) or "-"
+        return ",".join(map(str, value)) or "-"
     return "-" if value is None else str(value)

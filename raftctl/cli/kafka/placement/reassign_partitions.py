@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._output import BootstrapOption, Output, OutputOption, counted, show, table
-from raftctl.cli.kafka.admin import TIMEOUT_S, TimeoutOption, admin_client, open_admin, wait_for
+from raftctl.cli._options import Printer
+from raftctl.cli._output import counted, table
+from raftctl.cli.kafka.admin import Cluster
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.metadata.placement import UsableBroker, place_replicas
 
@@ -161,7 +162,7 @@ THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.thro
 
 
 def reassign_partitions(
-    bootstrap_server: BootstrapOption,
+    cluster: Cluster,
     generate_plan: Annotated[
         bool, typer.Option("--generate", help="Prints a plan; needs topics and brokers.")
     ] = False,
@@ -184,37 +185,35 @@ def reassign_partitions(
     throttle: Annotated[
         int | None, typer.Option(help="Bytes a second for each broker, for --execute.", min=1)
     ] = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Moves partitions to other brokers. Give one of --generate, --execute, --verify, --cancel
     and --list."""
     if [generate_plan, execute, verify, list_moving, cancel].count(True) != 1:
         raise ConfigError("give one of --generate, --execute, --verify, --list, --cancel")
-    with open_admin(bootstrap_server, timeout) as client:
+    with cluster.open() as client:
         if generate_plan:
             topics = parse_topics(*_read(topics_to_move_json_file, "--topics-to-move-json-file"))
-            _generate(client, topics, _broker_ids(broker_list), output)
+            _generate(cluster, client, topics, _broker_ids(broker_list))
         elif list_moving:
-            _list(client, output)
+            _list(cluster, client)
         else:
             plan = parse_plan(*_read(reassignment_json_file, "--reassignment-json-file"))
             if execute:
                 current = _current(client, plan)
-                _throttle(bootstrap_server, plan, current, throttle, timeout)
+                _throttle(cluster, plan, current, throttle)
                 before = {key: replicas for key, replicas in current.items() if key in plan}
-                _alter(client, plan, "begun", output, {"rollback": plan_document(before)})
+                _alter(cluster, client, plan, "begun", {"rollback": plan_document(before)})
             elif cancel:
-                _alter(client, dict.fromkeys(plan), "cancelled", output)
+                _alter(cluster, client, dict.fromkeys(plan), "cancelled")
             else:
-                _verify(client, bootstrap_server, plan, timeout, output)
+                _verify(cluster, client, plan)
 
 
 # --- the modes ------------------------------------------------------------------------------------
 
 
 def _generate(
-    client: KafkaAdminClient, topics: Sequence[str], broker_ids: Sequence[int], output: Output
+    cluster: Cluster, client: KafkaAdminClient, topics: Sequence[str], broker_ids: Sequence[int]
 ) -> None:
     racks = _racks(client)
     unknown = [str(one) for one in broker_ids if one not in racks]
@@ -222,33 +221,33 @@ def _generate(
         raise ConfigError(f"--broker-list: no broker {', '.join(unknown)} is running")
     current = _partitions(client, topics)
     plan = generate(current, racks, broker_ids, random.Random())
-    show_plans(output, current, plan)
+    show_plans(cluster, current, plan)
 
 
-def show_plans(output: Output, current: Plan, proposed: Plan) -> None:
+def show_plans(printer: Printer, current: Plan, proposed: Plan) -> None:
     """Prints both, so that `--execute` takes the output as the plan that is proposed."""
     documents = {"current": plan_document(current), "proposed": plan_document(proposed)}
     titles = {"current": CURRENT, "proposed": PROPOSED}
     text = "\n".join(f"{titles[name]}\n{json.dumps(one)}" for name, one in documents.items())
-    show(output, documents, text)
+    printer.show(documents, text)
 
 
-def _list(client: KafkaAdminClient, output: Output) -> None:
+def _list(cluster: Cluster, client: KafkaAdminClient) -> None:
     moving = [
         {"topic": key.topic, "partition": key.partition, **one}
         for key, one in sorted(client.list_partition_reassignments().items())
     ]
     columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING")
-    names = ("replicas", "adding_replicas", "removing_replicas")
-    rows = [[one["topic"], one["partition"], *(_ids(one[n]) for n in names)] for one in moving]
-    show(output, moving, table(columns, rows, "no partition is moving"))
+    names = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
+    rows = [[one[name] for name in names] for one in moving]
+    cluster.show(moving, table(columns, rows, "no partition is moving"))
 
 
 def _alter(
+    cluster: Cluster,
     client: KafkaAdminClient,
     wanted: Mapping[Partition, tuple[int, ...] | None],
     done: str,
-    output: Output,
     more: Mapping[str, Any] | None = None,
 ) -> None:
     from kafka import TopicPartition
@@ -266,29 +265,23 @@ def _alter(
     rows = [list(one.values()) for one in results]
     text = table(("TOPIC", "PARTITION", "RESULT"), rows)
     text += "".join(f"# {name}\n{json.dumps(one)}\n" for name, one in (more or {}).items())
-    show(output, {"partitions": results, **(more or {})}, text)
+    cluster.show({"partitions": results, **(more or {})}, text)
     failed = [one["result"] for one in results if one["result"] != done]
     if failed:
         message = f"refused: {len(failed)} of {counted(len(results), 'partition')}"
         raise KafkaError(ErrorCode[failed[0]], message)
 
 
-def _verify(
-    client: KafkaAdminClient, bootstrap: str, plan: Plan, timeout_s: float, output: Output
-) -> None:
+def _verify(cluster: Cluster, client: KafkaAdminClient, plan: Plan) -> None:
     moving = [(key.topic, key.partition) for key in client.list_partition_reassignments()]
     found = progress(plan, _current(client, plan), moving)
     results = [
         {"topic": topic, "partition": number, "status": status}
         for (topic, number), status in sorted(found.items())
     ]
-    show(
-        output,
-        results,
-        table(("TOPIC", "PARTITION", "STATUS"), [list(one.values()) for one in results]),
-    )
+    cluster.show_rows(("TOPIC", "PARTITION", "STATUS"), results)
     if not moving:
-        _unthrottle(bootstrap, plan, timeout_s)
+        _unthrottle(cluster, plan)
     unfinished = [status for status in found.values() if status != "done"]
     if unfinished:
         message = f"not done: {len(unfinished)} of {counted(len(found), 'partition')}"
@@ -298,9 +291,7 @@ def _verify(
 # --- throttles ------------------------------------------------------------------------------------
 
 
-def _throttle(
-    bootstrap: str, plan: Plan, current: Plan, rate: int | None, timeout_s: float
-) -> None:
+def _throttle(cluster: Cluster, plan: Plan, current: Plan, rate: int | None) -> None:
     if rate is None:
         return
     brokers = sorted({one for replicas in (*plan.values(), *current.values()) for one in replicas})
@@ -308,26 +299,25 @@ def _throttle(
         ("TOPIC", topic): dict(values) for topic, values in throttles(plan, current).items()
     }
     configs |= {("BROKER", str(one)): dict.fromkeys(RATES, str(rate)) for one in brokers}
-    _configure(bootstrap, configs, timeout_s)
+    _configure(cluster, configs)
 
 
-def _unthrottle(bootstrap: str, plan: Plan, timeout_s: float) -> None:
+def _unthrottle(cluster: Cluster, plan: Plan) -> None:
     brokers = sorted({one for replicas in plan.values() for one in replicas})
     configs: dict[tuple[str, str], dict[str, str | None]] = {
         ("TOPIC", topic): dict.fromkeys(THROTTLED) for topic in sorted({one for one, _ in plan})
     }
     configs |= {("BROKER", str(one)): dict.fromkeys(RATES) for one in brokers}
-    _configure(bootstrap, configs, timeout_s)
+    _configure(cluster, configs)
 
 
 def _configure(
-    bootstrap: str, configs: Mapping[tuple[str, str], Mapping[str, str | None]], timeout_s: float
+    cluster: Cluster, configs: Mapping[tuple[str, str], Mapping[str, str | None]]
 ) -> None:
     """Sets the configs of each resource; None resets one."""
     from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
     from confluent_kafka.admin._resource import ResourceType
 
-    client = admin_client(bootstrap)
     for (kind, name), values in configs.items():
         entries = [
             ConfigEntry(
@@ -339,8 +329,10 @@ def _configure(
             if value != ""
         ]
         resource = ConfigResource(ResourceType[kind], name, incremental_configs=entries)
-        futures = client.incremental_alter_configs([resource], request_timeout=timeout_s)
-        wait_for(futures[resource], timeout_s)
+        futures = cluster.client.incremental_alter_configs(
+            [resource], request_timeout=cluster.timeout
+        )
+        cluster.wait(futures[resource])
 
 
 # --- the cluster ----------------------------------------------------------------------------------
@@ -386,7 +378,3 @@ def _broker_ids(text: str | None) -> list[int]:
     if not all(one.isdecimal() for one in ids):
         raise ConfigError("--broker-list: write broker ids separated by commas")
     return [int(one) for one in ids]
-
-
-def _ids(numbers: Sequence[int]) -> str:
-    return ",".join(map(str, numbers))

@@ -14,7 +14,7 @@ from raftctl.cli import _output as output
 from raftctl.cli import app
 from raftctl.cli._output import table
 from raftctl.cli.files import parse_overrides, read_config_file
-from raftctl.cli.kafka import topics
+from raftctl.cli.kafka import admin
 from raftctl.cli.main import plain_start, run
 from raftctl.cli.offline.storage import random_uuid_text
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
@@ -106,7 +106,7 @@ def test_errors_become_statuses(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(topics, "admin_client", fail)
+    monkeypatch.setattr(admin, "admin_client", fail)
     assert run(["topics", "list", "--bootstrap-server", "127.0.0.1:1"]) == status
     assert capsys.readouterr().err == line
 

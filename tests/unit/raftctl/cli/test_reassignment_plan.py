@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from raftctl.cli._options import Printer
 from raftctl.cli._output import Output
 from raftctl.cli.kafka.placement.reassign_partitions import (
     Plan,
@@ -33,7 +34,7 @@ def test_a_plan_is_read_back_as_it_was_written() -> None:
 @pytest.mark.parametrize("as_json", [True, False])
 def test_what_generate_prints_is_a_plan(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     proposed: Plan = {("t", 0): (3, 4)}
-    show_plans(Output.JSON if as_json else Output.TABLE, CURRENT, proposed)
+    show_plans(Printer(output=Output.JSON if as_json else Output.TABLE), CURRENT, proposed)
     assert parse_plan(capsys.readouterr().out, "plan.json") == proposed
 
 

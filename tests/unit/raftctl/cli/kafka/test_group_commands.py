@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from raftctl.cli.kafka._group_offsets import Reset, parse_reset
+from raftctl.cli.kafka.groups import Reset, parse_reset
 from raftctl.cli.main import run
 from raftctl.errors import ConfigError
 from tests.unit.broker.server.test_groups import (
