@@ -15,8 +15,8 @@ effect; the others are extended by what is pending. Four things keep the set sma
 
 Sources: Lowe, "Testing for linearizability"; Wing and Gong; for zones Gibbons and Korach, "Testing
 shared memories", theorem 4.1.
-`_search_complete` and `_search_crashed` of `jepsen.checkers.linearizable` explain more and hold
-more; what is too large here is theirs.
+The searches of `jepsen.checkers.linearizable` explain more and hold more; what is too large here is
+theirs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jepsen.report._axes import (
+from jepsen.report._plots import (
     COLOURS,
     QUANTILES,
     Scale,

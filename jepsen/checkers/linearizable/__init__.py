@@ -8,9 +8,8 @@ Which search is used depends on the key. Registers with long histories use loops
 numba, if available. Otherwise one search handles keys whose outcomes are all known, and another
 keys with operations that ended with `info`, which it counts instead of naming.
 
-`models` has the sequential specifications. `checkpoints` carries the state of a key between
-parts of a growing history. `segments` cuts a long history of one register into independent
-parts.
+`models` has the sequential specifications. `quiescence` cuts the history of a key where no
+operation is open: a history that still grows, or a very long one of a register.
 
 The package must not know how histories are stored or how keys are distributed over processes.
 
@@ -24,13 +23,12 @@ Linearizability"; Herlihy and Wing on locality; Knossos.
 
 from jepsen.checkers.linearizable._check import (
     STATES_SHARED_MAX,
-    Budget,
     KeyResult,
     check_key,
     check_linearizable,
     nonlinearizable,
 )
-from jepsen.checkers.linearizable._machine import Exhausted, Machine
+from jepsen.checkers.linearizable._machine import Budget, Exhausted, Machine
 
 __all__ = [
     "STATES_SHARED_MAX",

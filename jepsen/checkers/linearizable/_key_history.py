@@ -115,7 +115,7 @@ def calls_of(history: KeyHistory, machine: Machine, model: Model) -> list[int] |
     """Return the call of each operation, SILENT where it constrains nothing.
 
     None if an operation with unknown outcome may have changed the state: then only
-    `_search_crashed` applies.
+    `CrashedSearch` applies.
     """
     calls = []
     numbers, ok, fails = machine.call_numbers, OpType.OK, model.observed_failures

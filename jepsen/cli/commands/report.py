@@ -14,7 +14,7 @@ from jepsen.checkers.verdict import WORDS
 from jepsen.cli._output import say, tell
 from jepsen.errors import InputError
 from jepsen.report import document, readable_time, report_page
-from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page, texts_of
+from jepsen.report._page import NO_VERDICT, Row, faults_of, index_page, texts_of
 from jepsen.runner import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
 

@@ -26,12 +26,12 @@ from pyspark import TaskContext
 
 from jepsen import compiled
 from jepsen.checkers.linearizable import STATES_SHARED_MAX, Budget, Machine, nonlinearizable
-from jepsen.checkers.linearizable.checkpoints import (
+from jepsen.checkers.linearizable.models import Register
+from jepsen.checkers.linearizable.quiescence import (
     RECHECKED_OPERATIONS,
     KeyCheckpoint,
     check_growing,
 )
-from jepsen.checkers.linearizable.models import Register
 from jepsen.checkers.registry import model_named
 from jepsen.compiled import codes
 from jepsen.history import OpType
@@ -416,7 +416,7 @@ def _integers(array: pa.Array) -> NDArray[np.int64]:
 def _meanings(
     operations: pa.Table, *, lenient: bool
 ) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
-    """What operations do, and their values as text; as `jepsen.checkers.linearizable._registers`
+    """What operations do, and their values as text; as `jepsen.checkers.linearizable._check`
     has it."""
     f, argument, result = (operations[name] for name in ("f", "argument", "result"))
     kind, error = operations["type"], operations["error"]

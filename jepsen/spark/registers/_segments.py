@@ -2,7 +2,7 @@
 judged side by side.
 
 SQL finds where a key can be cut and makes chunks of about `CHUNK_OPERATIONS`; each becomes the
-relation of `jepsen.checkers.linearizable.segments`, and the driver composes those of a key in
+relation of `jepsen.checkers.linearizable.quiescence`, and the driver composes those of a key in
 order.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from jepsen.checkers.linearizable import Budget, Exhausted
-from jepsen.checkers.linearizable.segments import ELSE, comes_through, relation
+from jepsen.checkers.linearizable.quiescence import ELSE, comes_through, relation
 from jepsen.checkers.registry import model_named
 from jepsen.history.edn import hashable
 from jepsen.history.table import READ_COLUMNS, operations_of, text_of, value_of

@@ -14,7 +14,6 @@ import pytest
 
 from jepsen import compiled
 from jepsen.checkers.linearizable import _check as linearizable
-from jepsen.checkers.linearizable import _registers as long_registers
 from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.linearizable.models import Register
 from jepsen.compiled import codes
@@ -127,7 +126,7 @@ def test_values_and_times_may_be_any_numbers() -> None:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short histories are worth it, too."""
-    monkeypatch.setattr(long_registers, "LINES_MIN", 0)
+    monkeypatch.setattr(linearizable, "LINES_MIN", 0)
 
 
 def _both(

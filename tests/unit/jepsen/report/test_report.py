@@ -18,12 +18,25 @@ from jepsen.cli.main import run
 from jepsen.core.spec import RunSpec
 from jepsen.history import Op, OpType
 from jepsen.report import readable_time, report_page
-from jepsen.report._axes import LEFT, WIDTH
-from jepsen.report._page import ANOMALIES_SHOWN_MAX, KINDS_OPEN_MAX, TEXT_SHOWN_MAX
-from jepsen.report._plots import leader_strip, quantile_plot, quantile_plots, windows
+from jepsen.report._page import (
+    ANOMALIES_SHOWN_MAX,
+    KINDS_OPEN_MAX,
+    NO_VERDICT,
+    TEXT_SHOWN_MAX,
+    Row,
+    index_page,
+    texts_of,
+)
+from jepsen.report._plots import (
+    LEFT,
+    WIDTH,
+    failing_window,
+    leader_strip,
+    quantile_plot,
+    quantile_plots,
+    windows,
+)
 from jepsen.report._tables import fault_table, format_statistics
-from jepsen.report._window import failing_window
-from jepsen.report.index import NO_VERDICT, Row, index_page, texts_of
 from jepsen.store import RunFolder
 from tests.unit.jepsen.histories import history
 

@@ -11,7 +11,7 @@ import pytest
 
 from jepsen.checkers.kafka import check_kafka
 from jepsen.checkers.linearizable.models import Register
-from jepsen.checkers.linearizable.segments import parts
+from jepsen.checkers.linearizable.quiescence import parts
 from jepsen.checkers.registry import linearizable, model_named
 from jepsen.cli.main import run
 from jepsen.errors import InputError

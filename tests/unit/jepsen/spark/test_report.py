@@ -7,7 +7,7 @@ import re
 import pytest
 
 from jepsen.checkers.verdict import Anomaly, Verdict
-from jepsen.report._axes import COLOURS, LEFT, QUANTILES, WIDTH
+from jepsen.report._plots import COLOURS, LEFT, QUANTILES, WIDTH
 from jepsen.report.steps import Series, latency_steps, rate_steps
 from jepsen.spark.report import (
     ANOMALIES_SHOWN_MAX,

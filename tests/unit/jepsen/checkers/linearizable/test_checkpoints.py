@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.checkers.linearizable import Budget, Machine, check_key, nonlinearizable
-from jepsen.checkers.linearizable import checkpoints as standing
-from jepsen.checkers.linearizable.checkpoints import KeyCheckpoint, check_growing
+from jepsen.checkers.linearizable import quiescence as standing
 from jepsen.checkers.linearizable.models import Register
+from jepsen.checkers.linearizable.quiescence import KeyCheckpoint, check_growing
 from jepsen.history import Op, operations
 from tests.unit.jepsen.histories import made_history, spoiled
 

@@ -10,7 +10,7 @@ import pytest
 
 from jepsen.checkers.linearizable import Budget, check_key
 from jepsen.checkers.linearizable.models import Register
-from jepsen.checkers.linearizable.segments import ELSE, comes_through, parts, relation
+from jepsen.checkers.linearizable.quiescence import ELSE, comes_through, parts, relation
 from jepsen.history import operations
 from tests.unit.jepsen.histories import history, made_history, spoiled
 

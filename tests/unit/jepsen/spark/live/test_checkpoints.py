@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.linearizable import check_linearizable, checkpoints
+from jepsen.checkers.linearizable import check_linearizable, quiescence
 from jepsen.checkers.registry import LINEARIZABLE, model_named
 from jepsen.history import Op, OpType
 from jepsen.history.formats import to_json
@@ -71,7 +71,7 @@ def test_each_micro_batch_shows_what_one_process_finds_up_to_there(
 ) -> None:
     from jepsen.spark.live import _checkpoints
 
-    monkeypatch.setattr(checkpoints, "RECHECKED_OPERATIONS", 3)
+    monkeypatch.setattr(quiescence, "RECHECKED_OPERATIONS", 3)
     monkeypatch.setattr(_checkpoints, "RECHECKED_OPERATIONS", 3)
     monkeypatch.setattr(_checkpoints, "COMPILED_MIN", compiled_min)
     monkeypatch.setattr(_checkpoints, "LIVE_SHARE_MIN", live_share_min)
