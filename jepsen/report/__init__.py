@@ -1,7 +1,7 @@
 """Reports of runs: self-contained HTML pages with SVG plots.
 
 `report_page` shows one run: verdict, latencies, rates, faults, anomalies with their operations,
-and the command that repeats it. `index` has the page of all runs. `steps` plots series that
+and the command that repeats it. `index_page` lists all runs. `steps` plots series that
 were aggregated elsewhere, for histories too large to draw each operation.
 
 The package is pure: it gets a specification, verdicts and a history, and returns text. It must
@@ -11,13 +11,24 @@ Invariants: a page loads nothing from the network. Every text from a history is 
 size of a page is bounded by counts of what is shown; results.json has everything.
 """
 
-from jepsen.report._page import ENDS, LINES_SHOWN_MAX, document, keys, quantile_legend, report_page
+from jepsen.report._page import (
+    ENDS,
+    LINES_SHOWN_MAX,
+    document,
+    index_page,
+    index_row,
+    keys,
+    quantile_legend,
+    report_page,
+)
 from jepsen.report._tables import readable_time
 
 __all__ = [
     "ENDS",
     "LINES_SHOWN_MAX",
     "document",
+    "index_page",
+    "index_row",
     "keys",
     "quantile_legend",
     "readable_time",

@@ -7,7 +7,7 @@ from collections import Counter
 from html import escape
 from itertools import chain, groupby, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jepsen.checkers.verdict import WORDS
 from jepsen.core import format_faults
@@ -387,6 +387,16 @@ class Row(NamedTuple):
 
 MORE = ("faults", "operations", "lasted", "seed", "found")
 """What the list tells of a run beside its name, time and verdict."""
+
+
+def index_row(name: str, spec: RunSpec, results: Mapping[str, Any] | None) -> Row:
+    """Return the row of a run. `name`: `TEST/TIME`; `results`: None before it is judged."""
+    test, _, time = name.partition("/")
+    word = NO_VERDICT if results is None else WORDS[results["valid"]]
+    described = texts_of(spec, results)
+    return Row(
+        f"/{quote(name)}", test, time, word, spec.workload, faults_of(spec), spec.env, described
+    )
 
 
 def texts_of(spec: RunSpec, results: Mapping[str, Any] | None) -> tuple[str, str, str, str, str]:

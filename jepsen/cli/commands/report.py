@@ -6,15 +6,13 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, unquote
 
 import typer
 
-from jepsen.checkers.verdict import WORDS
 from jepsen.cli._output import say, tell
 from jepsen.errors import InputError
-from jepsen.report import document, readable_time, report_page
-from jepsen.report._page import NO_VERDICT, Row, faults_of, index_page, texts_of
+from jepsen.report import document, index_page, index_row, readable_time, report_page
 from jepsen.runner import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
 
@@ -119,16 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _page(self, path: str, wanted: Mapping[str, str]) -> str | None:
         folders = {f"{one.path.parent.name}/{one.path.name}": one for one in runs(self._store)}
         if not path:
-            rows = [self._row(name, one) for name, one in folders.items()]
+            rows = [index_row(name, one.spec, one.results) for name, one in folders.items()]
             return index_page(rows, wanted.get("workload", ""), wanted.get("nemesis", ""))
         # Only what the store lists is looked at, so no path leads out of it.
         folder = folders.get(path)
         return None if folder is None or folder.results is None else page_of(folder, "/")
-
-    def _row(self, name: str, folder: RunFolder) -> Row:
-        results, spec = folder.results, folder.spec
-        word = NO_VERDICT if results is None else WORDS[results["valid"]]
-        test, _, time = name.partition("/")
-        described = texts_of(spec, results)
-        faults = faults_of(spec)
-        return Row(f"/{quote(name)}", test, time, word, spec.workload, faults, spec.env, described)
