@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from jepsen.core.spec import RunSpec
     from jepsen.environments import Environment
-    from jepsen.environments.admin import Features, Membership, Roles
+    from jepsen.environments.admin import BrokerMembership, BrokerRoles, FeatureLevels
     from jepsen.generator.core import Generator
     from jepsen.history import Op
 
@@ -54,32 +54,32 @@ class Run:
             self._workload.op_timeout_s,
         )
 
-    def _roles(self) -> Roles | None:
+    def _roles(self) -> BrokerRoles | None:
         """Return the roles of brokers, if the workload has partitions."""
         if self._spec.workload not in LOG_WORKLOADS:
             return None
         # Not imported for keys and values, which need no Kafka client.
-        from jepsen.environments.admin import Roles
+        from jepsen.environments.admin import BrokerRoles
 
         rng = random.Random(f"{self._spec.seed}/roles")
-        return Roles(self._environment.bootstrap_servers, self._spec.topic, rng)
+        return BrokerRoles(self._environment.bootstrap_servers, self._spec.topic, rng)
 
-    def _membership(self) -> Membership | None:
+    def _membership(self) -> BrokerMembership | None:
         """Return the membership of brokers, if the test changes it."""
         if "brokers" not in self._spec.nemesis:
             return None
         # Not imported for keys and values, which need no Kafka client.
-        from jepsen.environments.admin import Membership
+        from jepsen.environments.admin import BrokerMembership
 
-        return Membership(self._environment, random.Random(f"{self._spec.seed}/membership"))
+        return BrokerMembership(self._environment, random.Random(f"{self._spec.seed}/membership"))
 
-    def _features(self) -> Features | None:
+    def _features(self) -> FeatureLevels | None:
         """Return the levels of features, if the test changes them."""
         if FEATURES not in self._spec.nemesis:
             return None
-        from jepsen.environments.admin import Features
+        from jepsen.environments.admin import FeatureLevels
 
-        return Features(self._environment, random.Random(f"{self._spec.seed}/features"))
+        return FeatureLevels(self._environment, random.Random(f"{self._spec.seed}/features"))
 
     def stop(self) -> None:
         """End the test early: begin no more operations, then heal and read as at any end."""

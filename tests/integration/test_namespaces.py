@@ -17,8 +17,7 @@ import pytest
 
 from jepsen.cli.main import run
 from jepsen.environments import Quality
-from jepsen.environments.local._topology import device_of, owner
-from jepsen.environments.local.namespaces import NamespaceNetwork, check_means
+from jepsen.environments.local.namespaces import NamespaceNetwork, check_means, device_of, owner
 from jepsen.errors import ClusterError, InputError
 from jepsen.nemesis.plan import PACKAGES
 from raftctl.localcluster.layout import LocalNode

@@ -2,7 +2,7 @@
 
 `python -m tests.peers.control DIR up` makes one of three controllers and three brokers in a new
 directory, starts it and prints its bootstrap servers; `down` ends it. All else is what
-`jepsen.environments.external._control` asks for.
+`jepsen.environments.external` asks for.
 """
 
 from __future__ import annotations

@@ -1,19 +1,33 @@
-"""A cluster of processes on this machine; what blocks runs on threads, so that clients go on.
+"""A cluster of processes on this machine, with their disks.
 
-How they reach each other, and what cuts their links, is the network's
+Blocking calls run on threads, so that clients go on. Links between nodes are the network's
 (`jepsen.environments.local._network`).
+
+Faults of disks, without a disk of their own:
+
+    write_error  every write that makes a file longer fails (EFBIG), as on a full disk
+    truncate     the node is killed, and its last bytes are gone
+    bit_flip     the node is killed, and a bit of its last bytes is flipped
+    wipe         the node is killed, and its disk replaced by an empty one
+
+All but the first are of brokers. Bytes are cut or flipped in logs that have grown since the last
+recovery points: a broker checks its logs behind their recovery points as it starts, and after a
+kill it leaves the ISR until it has caught up. A voter's log must not be damaged, since Raft counts
+on what was synced.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import shutil
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jepsen.environments.local import _disks as disks
-from jepsen.environments.local._network import NAMESPACES, Network
-from jepsen.environments.local._relays import RelayNetwork
+import psutil
+
+from jepsen.environments.local._network import NAMESPACES, Network, RelayNetwork
 from jepsen.environments.local.clocks import Clocks
 from jepsen.environments.local.namespaces import NamespaceNetwork
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
@@ -32,12 +46,69 @@ from raftctl.storage import load_directories
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jepsen.environments._base import ClusterSpec, Link, Quality
     from raftctl.localcluster.processes import ProcessRef
     from raftctl.raft.messages import ChangeVotersRequest, Voter
+
+WRITE_ERROR, TRUNCATE, BIT_FLIP, WIPE = "write_error", "truncate", "bit_flip", "wipe"
+CUT_BYTES = 1000
+FLIPPED_FROM_END = 10
+"""Less than any batch of records is long."""
+_RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+_METADATA = "__cluster_metadata-0"
+
+
+def refuse_writes(pid: int) -> None:
+    """No file of the process grows from now on."""
+    _, most = psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE)
+    psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE, (0, most))
+
+
+def allow_writes(pid: int) -> None:
+    """Files may grow as they could before."""
+    _, most = psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE)
+    psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+def damage(data: Path, kind: str) -> list[str]:
+    """Damages the logs of a broker that does not run, and says which (paths below `data`)."""
+    done = []
+    for segment in _grown(data):
+        _DAMAGES[kind](segment)
+        done.append(str(segment.relative_to(data)))
+    return done
+
+
+def _grown(data: Path) -> Iterator[Path]:
+    """The last segment of each log that has grown since the recovery points were noted."""
+    points = data / _RECOVERY_POINTS
+    noted = points.stat().st_mtime_ns if points.exists() else 0
+    for log in sorted(one for one in data.iterdir() if one.is_dir() and one.name != _METADATA):
+        segments = sorted(log.glob("*.log"))
+        if segments and segments[-1].stat().st_mtime_ns > noted:
+            yield segments[-1]
+
+
+def _cut(segment: Path) -> None:
+    with segment.open("r+b") as file:
+        file.truncate(max(0, segment.stat().st_size - CUT_BYTES))
+
+
+def _flip(segment: Path) -> None:
+    at = segment.stat().st_size - FLIPPED_FROM_END
+    if at < 0:
+        return
+    with segment.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+_DAMAGES = {TRUNCATE: _cut, BIT_FLIP: _flip}
+
 
 READY_S = 90.0
 ASK_S = 3.0
@@ -116,10 +187,10 @@ class LocalEnvironment:
         """See `Environment`."""
         everybody, brokers = [*self.controllers, *self.brokers], self.brokers
         return {
-            disks.WRITE_ERROR: everybody,
-            disks.TRUNCATE: brokers,
-            disks.BIT_FLIP: brokers,
-            disks.WIPE: brokers,
+            WRITE_ERROR: everybody,
+            TRUNCATE: brokers,
+            BIT_FLIP: brokers,
+            WIPE: brokers,
         }
 
     @property
@@ -325,25 +396,25 @@ class LocalEnvironment:
         await asyncio.to_thread(format_storage, config, cluster_id, first=first)
 
     async def break_disk(self, node: str, kind: str) -> bool:
-        """See `Environment`, and `jepsen.environments.local._disks` for what is damaged."""
+        """See `Environment`, and `jepsen.environments.local.environment` for what is damaged."""
         self._broken.append(node)
-        if kind == disks.WRITE_ERROR:
+        if kind == WRITE_ERROR:
             pids = self._pids_of([node])
             for pid in pids:
-                disks.refuse_writes(pid)
+                refuse_writes(pid)
             return bool(pids)
         await self._end(node)
-        if kind == disks.WIPE:
+        if kind == WIPE:
             await self.replace_disk(node)
             return True
         data = self._directory / node / "data"
-        return bool(await asyncio.to_thread(disks.damage, data, kind))
+        return bool(await asyncio.to_thread(damage, data, kind))
 
     async def mend_disks(self) -> None:
         """See `Environment`."""
         broken, self._broken = self._broken, []
         for pid in self._pids_of(broken):
-            disks.allow_writes(pid)
+            allow_writes(pid)
         for node in broken:
             await self.start_node(node)
 

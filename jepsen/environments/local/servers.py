@@ -1,5 +1,7 @@
 """Judges what the nodes of a cluster have left on their disks, whatever clients saw.
 
+Disks are only read, and only while no node runs.
+
 Nothing is asked of who has yet to catch up: where the cluster had not settled when it ended, a log
 may be behind, or end in what a leader that was replaced has never committed. Then only batches of
 one epoch are compared, which are equal at any time.
@@ -7,36 +9,321 @@ one epoch are compared, which are equal at any time.
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jepsen.checkers.replication import Copy, check_copies
-from jepsen.checkers.replication.metadata import Claim, check_leaders, check_metadata
+from jepsen.checkers.replication import Copy, HeldBatch, check_copies
+from jepsen.checkers.replication.metadata import Claim, MetadataStep, check_leaders, check_metadata
 from jepsen.checkers.verdict import Anomaly, Verdict, judge
-from jepsen.environments.local._server_logs import (
-    MetadataReplay,
-    check_stopped,
-    is_compacted,
-    log_directories,
-    metadata_batches,
-    node_disks,
-    replicas_of,
-    snapshots_of,
-    summary_of,
-)
-from raftctl.cli.offline.log_files import DamagedLogError
+from jepsen.environments.raftctl import assignment_of
+from jepsen.errors import InputError
+from jepsen.log_files import batch_headers, held_of
+from raftctl.cli.files import read_config_file
+from raftctl.cli.offline.log_files import DamagedLogError, read_batches, records_of, segments
+from raftctl.cli.offline.verify import replayed
 from raftctl.codec import CodecError
-from raftctl.errors import DiskError, InvariantViolation
+from raftctl.errors import ConfigError, DiskError, InvariantViolation
+from raftctl.ids import uuid_text
+from raftctl.loader import image_of
+from raftctl.localcluster.layout import LocalNode, layout_from_json
+from raftctl.localcluster.processes import load_process
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
+from raftctl.metadata.records import TOPIC_RESOURCE, LeaderChangeRecord
+from raftctl.plugins import LogProblem, log_tools
+from raftctl.raft.batch import encode_batch
+from raftctl.raft.voters import VotersRecord
+from raftctl.runtime.real import RealFileSystem
 from raftctl.storage import METADATA_LOG_NAME
+from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from jepsen.checkers.replication import Compared
-    from jepsen.environments.local._server_logs import LogSummary, NodeDisk, Replica
-    from raftctl.metadata.image import MetadataImage
+    from jepsen.checkers.replication.metadata import Assignment
+    from raftctl.metadata.image import MetadataImage, TopicImage
     from raftctl.raft.messages import OffsetAndEpoch
+    from raftctl.storage.snapshots import Snapshot
+
+LAYOUT = "cluster.json"
+READ_BYTES = 1024 * 1024
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+"""Apache Kafka's name for the file: a line each of topic, partition and offset, below two."""
+PARTITION_METADATA = "partition.metadata"
+_SEGMENT = re.compile(r"\d{20}\.log")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDisk:
+    """The directories of a node."""
+
+    node: LocalNode
+    metadata: str
+    """Where its metadata log is."""
+    directories: tuple[Path, ...]
+    """Where its partitions are."""
+
+
+def node_disks(cluster: Path) -> list[NodeDisk]:
+    """Those of a cluster that `raftctl up` or the harness has made. InputError."""
+    try:
+        layout = layout_from_json(json.loads((cluster / LAYOUT).read_text(encoding="utf-8")))
+    except (OSError, ValueError, ConfigError) as error:
+        raise InputError(f"{cluster}: not the directory of a cluster: {error}") from None
+    return [_disk(node, cluster / node.name / "node.properties") for node in layout.nodes]
+
+
+def check_stopped(cluster: Path) -> None:
+    """InputError for a cluster that runs, since its files change while they are read."""
+    running = [one for one in cluster.glob("*/process.json") if _is_alive(one)]
+    if running:
+        raise InputError(f"{cluster}: {running[0].parent.name} is running; stop the cluster first")
+
+
+def _is_alive(process: Path) -> bool:
+    found = load_process(process)
+    return found is not None and found.is_alive()
+
+
+def _disk(node: LocalNode, properties: Path) -> NodeDisk:
+    try:
+        config = read_config_file(str(properties))
+    except ConfigError as error:
+        raise InputError(str(error)) from None
+    metadata = f"{config.metadata_directory}/{METADATA_LOG_NAME}"
+    return NodeDisk(node, metadata, tuple(Path(one) for one in config.log_dirs))
+
+
+# --- the metadata ---------------------------------------------------------------------------------
+
+
+class LogSummary(NamedTuple):
+    """What a node's metadata log says of the quorum."""
+
+    start: int
+    end: int
+    epoch: int
+    """Of its last batch."""
+    claims: tuple[Claim, ...]
+    """Who began to lead, as far back as the log goes."""
+    voters: tuple[int, ...]
+    """Of the last record that names them; none if there is none."""
+
+
+def metadata_batches(disk: NodeDisk) -> Iterator[HeldBatch]:
+    """Of a node's log, without a torn tail. DamagedLogError."""
+    paths = segments(disk.metadata)
+    try:
+        for place, batch in read_batches(paths) if paths else ():
+            where = f"{place.path}: byte {place.position}"
+            base, end = batch.base_offset, batch.end_offset
+            yield HeldBatch(base, end, batch.epoch, encode_batch(batch), where)
+    except DamagedLogError as error:
+        if not error.torn:
+            raise
+
+
+def summary_of(disk: NodeDisk) -> LogSummary:
+    """Reads the node's log once. DamagedLogError."""
+    paths = segments(disk.metadata)
+    start = end = int(Path(paths[0]).stem) if paths else 0
+    epoch, claims, voters = 0, list[Claim](), tuple[int, ...]()
+    try:
+        for _, batch in read_batches(paths) if paths else ():
+            end, epoch = batch.end_offset, batch.epoch
+            for record in records_of(batch) if batch.control else ():
+                if isinstance(record, LeaderChangeRecord):
+                    claims.append(Claim(epoch, record.leader_id, disk.node.name))
+                elif isinstance(record, VotersRecord):
+                    voters = tuple(voter.replica.node_id for voter in record.voters)
+    except DamagedLogError as error:
+        if not error.torn:
+            raise
+    return LogSummary(start, end, epoch, tuple(claims), voters)
+
+
+def snapshots_of(disk: NodeDisk) -> list[Snapshot]:
+    """The whole ones on the node's disk, the oldest first. CorruptSnapshotError."""
+    store = SnapshotStore(RealFileSystem(), disk.metadata)
+    return [store.read(snapshot_id) for snapshot_id in store.ids()]
+
+
+class MetadataReplay:
+    """Replays the metadata of a node, from its first snapshot if its log has no beginning."""
+
+    def __init__(self, disk: NodeDisk, start: int) -> None:
+        """`start`: where its log does."""
+        self._disk = disk
+        self.image = EMPTY_IMAGE
+        """As of the last step that was taken."""
+        if start > 0:
+            whole = [one for one in snapshots_of(disk) if one.snapshot_id.offset >= start]
+            self.image = image_of(whole[0]) if whole else EMPTY_IMAGE
+
+    def steps(self) -> Iterator[MetadataStep]:
+        """One for each batch that changes the image. DamagedLogError, or what replaying raises."""
+        yield _step(EMPTY_IMAGE, self.image)
+        paths = segments(self._disk.metadata)
+        delta = MetadataDelta(self.image)
+        try:
+            for _, batch in read_batches(paths) if paths else ():
+                if batch.base_offset <= self.image.offset:
+                    continue
+                delta = replayed(delta, batch)
+                before, self.image = self.image, delta.image
+                yield _step(before, self.image)
+        except DamagedLogError as error:
+            if not error.torn:
+                raise
+
+
+def _step(before: MetadataImage, after: MetadataImage) -> MetadataStep:
+    brokers = {one.broker_id: (one.broker_epoch, one.fenced) for one in after.brokers.values()}
+    moved = [] if after.topics is before.topics else [*_moved(before, after)]
+    return MetadataStep(after.offset, moved, brokers)
+
+
+def _moved(
+    before: MetadataImage, after: MetadataImage
+) -> Iterator[tuple[Assignment | None, Assignment]]:
+    for topic in after.topics.in_order():
+        known = before.topics.by_id(topic.topic_id)
+        if known is topic:
+            continue
+        for number, one in topic.items():
+            old = None if known is None else known.partitions.get(number)
+            if old is not one:
+                was = None if old is None or known is None else assignment_of(known, number)
+                yield was, assignment_of(topic, number)
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+class Replica(NamedTuple):
+    """A partition's directory on a broker."""
+
+    broker: str
+    directory: Path
+    high_watermark: int
+    """As noted last; 0 if never."""
+
+    @property
+    def segments(self) -> list[Path]:
+        """The files of its log, in order."""
+        return sorted(one for one in self.directory.iterdir() if _SEGMENT.fullmatch(one.name))
+
+    @property
+    def start(self) -> int:
+        """Where its first segment begins."""
+        return min((int(one.stem) for one in self.segments), default=0)
+
+    @property
+    def end(self) -> int:
+        """Behind its last whole batch."""
+        found = self.segments[-1:]
+        end = int(found[0].stem) if found else 0
+        for batch in _batches(found):
+            end = batch.end_offset
+        return end
+
+    def batches(self) -> Iterator[HeldBatch]:
+        """Up to the first that is not whole, or not as it was written."""
+        return _batches(self.segments)
+
+    def records(self) -> Iterator[HeldBatch]:
+        """Each record by itself, as the broker's own tool reads it."""
+        files = RealFileSystem()
+        tool = next(iter(log_tools()))
+        for path in self.segments:
+            for document in tool.dump(files, str(path), with_records=True):
+                if isinstance(document, LogProblem):
+                    return
+                place = f"{path}: byte {document['position']}"
+                for one in held_of(document):
+                    data = one.record.encode()
+                    end = one.offset + 1
+                    yield HeldBatch(one.offset, end, document["leader_epoch"], data, place)
+
+
+def _batches(segments: Sequence[Path]) -> Iterator[HeldBatch]:
+    for path in segments:
+        read = 0
+        for batch in _of_segment(path):
+            read += len(batch.data)
+            yield batch
+        if read < path.stat().st_size:
+            return
+
+
+def _of_segment(path: Path) -> Iterator[HeldBatch]:
+    with path.open("rb") as file:
+        data, begin = b"", 0
+        while chunk := file.read(READ_BYTES):
+            data += chunk
+            done = 0
+            for one in batch_headers(data):
+                done = one.position + one.size
+                whole = data[one.position : done]
+                if not one.is_right(whole):
+                    return
+                place = f"{path}: byte {begin + one.position}"
+                yield HeldBatch(one.base_offset, one.end_offset, one.epoch, whole, place)
+            data, begin = data[done:], begin + done
+
+
+class LogDirectory(NamedTuple):
+    """Where a broker keeps partitions."""
+
+    disk: NodeDisk
+    path: Path
+    high_watermarks: dict[str, int]
+    """By `topic-0`, as noted last."""
+
+
+def log_directories(disk: NodeDisk) -> list[LogDirectory]:
+    """Of a broker. InputError for a damaged checkpoint."""
+    return [LogDirectory(disk, path, _offsets(path / HIGH_WATERMARKS)) for path in disk.directories]
+
+
+def _offsets(checkpoint: Path) -> dict[str, int]:
+    if not checkpoint.is_file():
+        return {}
+    try:
+        lines = [line.split() for line in checkpoint.read_text(encoding="utf-8").splitlines()[2:]]
+        return {f"{topic}-{number}": int(offset) for topic, number, offset in lines}
+    except ValueError as error:
+        raise InputError(f"{checkpoint}: not a checkpoint of offsets: {error}") from None
+
+
+def replicas_of(
+    directories: Sequence[LogDirectory], topic: TopicImage, number: int, brokers: Sequence[int]
+) -> list[Replica]:
+    """Those of a partition that these brokers hold."""
+    name = f"{topic.name}-{number}"
+    return [
+        Replica(one.disk.node.name, one.path / name, one.high_watermarks.get(name, 0))
+        for one in directories
+        if one.disk.node.node_id in brokers and _is_of(one.path / name, topic)
+    ]
+
+
+def _is_of(directory: Path, topic: TopicImage) -> bool:
+    """Whether the directory is of this topic, not of one that had its name before."""
+    try:
+        text = (directory / PARTITION_METADATA).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return f"topic_id: {uuid_text(topic.topic_id)}" in text.splitlines()
+
+
+def is_compacted(image: MetadataImage, topic: TopicImage) -> bool:
+    """Whether records of the topic may be gone from the middle of a log."""
+    return "compact" in image.config(TOPIC_RESOURCE, topic.name).get("cleanup.policy", "")
+
 
 METADATA, REPLICAS = "metadata", "replicas"
 DAMAGED = "damaged-log"

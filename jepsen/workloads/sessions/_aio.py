@@ -27,7 +27,7 @@ from jepsen.workloads.sessions._base import (
     SESSION_TIMEOUT_MS,
     TRANSACTION_TIMEOUT_MS,
     Batch,
-    Membership,
+    GroupMembership,
     SessionError,
     SessionOptions,
 )
@@ -66,7 +66,7 @@ class AioSession:
         self._options = options
         self._producer: AIOKafkaProducer | None = None
         self._consumer: AIOKafkaConsumer | None = None
-        self._member: Membership | None = None
+        self._member: GroupMembership | None = None
 
     async def close(self) -> None:
         """See `LogSession`."""
@@ -162,7 +162,7 @@ class AioSession:
             consumer = await self._started_consumer()
             return {key: await consumer.position(self._partition(key)) for key in keys}
 
-    def membership(self) -> Membership | None:
+    def membership(self) -> GroupMembership | None:
         """See `LogSession`."""
         return self._member
 
@@ -176,7 +176,7 @@ class AioSession:
         known: Any = getattr(self._consumer, "_coordinator", None)
         if known is not None:
             keys = tuple(str(number) for number in sorted(one.partition for one in assigned))
-            self._member = Membership(known.member_id, known.generation, keys)
+            self._member = GroupMembership(known.member_id, known.generation, keys)
 
     async def ends(self, keys: Sequence[str], *, committed_only: bool) -> dict[str, int]:
         """See `LogSession`."""

@@ -49,7 +49,7 @@ class SessionOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class GroupMembership:
     """What a consumer was told of its group."""
 
     member_id: str
@@ -97,7 +97,7 @@ class LogSession(Protocol):
     async def positions(self, keys: Sequence[str]) -> dict[str, int]:
         """Up to where each key has been read, also what is shown to nobody."""
 
-    def membership(self) -> Membership | None:
+    def membership(self) -> GroupMembership | None:
         """What it has in its group now; None if nothing, or if it does not know."""
 
     async def ends(self, keys: Sequence[str], *, committed_only: bool) -> dict[str, int]:

@@ -30,7 +30,7 @@ from jepsen.workloads.sessions._base import (
     SESSION_TIMEOUT_MS,
     TRANSACTION_TIMEOUT_MS,
     Batch,
-    Membership,
+    GroupMembership,
     SessionError,
     SessionOptions,
 )
@@ -87,7 +87,7 @@ class LibrdkafkaSession:
         self._lock = threading.Lock()
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
-        self._member: Membership | None = None
+        self._member: GroupMembership | None = None
         self._positions: dict[str, int] = {}
 
     async def _run(self, function: Callable[..., Found], *arguments: Any) -> Found:
@@ -227,7 +227,7 @@ class LibrdkafkaSession:
                 raise error_of(problem.code(), repr(problem), None)
         return found
 
-    def _membership(self, consumer: Consumer) -> Membership | None:
+    def _membership(self, consumer: Consumer) -> GroupMembership | None:
         """Told after a poll, when the library has handed over what it was assigned."""
         if not self._options.group:
             return None
@@ -237,13 +237,13 @@ class LibrdkafkaSession:
         if not (keys and member_id and metadata.startswith(METADATA_MAGIC)):
             return None
         (generation,) = struct.unpack_from("=i", metadata, len(METADATA_MAGIC))
-        return None if generation < 0 else Membership(member_id, generation, keys)
+        return None if generation < 0 else GroupMembership(member_id, generation, keys)
 
     async def positions(self, keys: Sequence[str]) -> dict[str, int]:
         """See `LogSession`."""
         return {key: self._positions[key] for key in keys}
 
-    def membership(self) -> Membership | None:
+    def membership(self) -> GroupMembership | None:
         """See `LogSession`."""
         return self._member
 

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.environments import ClusterSpec
+from jepsen.environments import ClusterSpec, external
 from jepsen.environments.external import ExternalEnvironment
-from jepsen.environments.external import _environment as external
-from jepsen.environments.external import _reachable as reachable
 from jepsen.errors import InputError
 from jepsen.history import Op, OpType
 from jepsen.nemesis import Nemesis
@@ -120,8 +118,8 @@ async def one_broker(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *effective: str
 ) -> AsyncIterator[ExternalEnvironment]:
     """A cluster in which only those words of the program have an effect."""
-    monkeypatch.setattr(reachable, "GRACE_S", 0.1)
-    monkeypatch.setattr(reachable, "SILENCE_S", 0.3)
+    monkeypatch.setattr(external, "GRACE_S", 0.1)
+    monkeypatch.setattr(external, "SILENCE_S", 0.3)
     program = PROGRAM.replace(
         '"controller c-1 101", "broker b-1 1", "broker b-2 2"', '"broker b-1 1"'
     )
@@ -168,4 +166,4 @@ async def test_a_broker_that_never_answered_shows_nothing() -> None:
 
     async with await asyncio.start_server(deaf, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        assert await reachable.Witness.open("127.0.0.1", port) is None
+        assert await external.Witness.open("127.0.0.1", port) is None

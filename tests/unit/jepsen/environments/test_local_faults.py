@@ -13,8 +13,14 @@ import pytest
 
 from jepsen.core.spec import faults_in, faults_ready
 from jepsen.environments.local import clocks
-from jepsen.environments.local._disks import BIT_FLIP, TRUNCATE, allow_writes, damage, refuse_writes
 from jepsen.environments.local.clocks import Clocks
+from jepsen.environments.local.environment import (
+    BIT_FLIP,
+    TRUNCATE,
+    allow_writes,
+    damage,
+    refuse_writes,
+)
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:

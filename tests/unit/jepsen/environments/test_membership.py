@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka.errors import KafkaError
 
-from jepsen.environments.admin import Membership
-from jepsen.environments.admin import _membership as membership
-from jepsen.environments.admin import _requests as admin
+from jepsen.environments import admin as admin
+from jepsen.environments import admin as membership
+from jepsen.environments.admin import BrokerMembership
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from jepsen.environments.admin._requests import Partition
+    from jepsen.environments.admin import Partition
 
 pytestmark = pytest.mark.req("J2")
 TOPIC, OFFSETS = ("jepsen", 0), ("__consumer_offsets", 7)
@@ -101,8 +101,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made
 
 
-def of(cluster: Any) -> Membership:
-    return Membership(cluster, random.Random(1))
+def of(cluster: Any) -> BrokerMembership:
+    return BrokerMembership(cluster, random.Random(1))
 
 
 async def test_who_leaves_is_drained_first_and_comes_back_with_what_it_had(

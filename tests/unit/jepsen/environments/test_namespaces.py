@@ -13,11 +13,17 @@ import pytest
 from jepsen.cli.main import run
 from jepsen.environments import Quality
 from jepsen.environments.local import namespaces
-from jepsen.environments.local._network import Network
-from jepsen.environments.local._relays import RelayNetwork
-from jepsen.environments.local._topology import RANGE, Topology, free_network, owner
+from jepsen.environments.local._network import Network, RelayNetwork
 from jepsen.environments.local.environment import network_of
-from jepsen.environments.local.namespaces import QUEUE_BYTES, Delivery, PacketRouter
+from jepsen.environments.local.namespaces import (
+    QUEUE_BYTES,
+    RANGE,
+    Delivery,
+    PacketRouter,
+    Topology,
+    free_network,
+    owner,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

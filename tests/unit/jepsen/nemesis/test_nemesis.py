@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jepsen.environments import Quality
+from jepsen.environments import admin as features
 from jepsen.environments._base import RETRANSMIT_S
-from jepsen.environments.admin import _features as features
-from jepsen.environments.local._relays import crossing_s
+from jepsen.environments.local._network import crossing_s
 from jepsen.generator.core import NEMESIS, Context, Processes, Todo
 from jepsen.history import Op, OpType
 from jepsen.nemesis import Nemesis
@@ -348,7 +348,7 @@ async def test_levels_of_features_are_the_highest_after_the_last_operation(
     monkeypatch.setattr(features, "update_features", update)
     cluster = Cluster()
     rng = random.Random(1)
-    nemesis = Nemesis(cluster, rng, features=features.Features(cluster, rng))
+    nemesis = Nemesis(cluster, rng, features=features.FeatureLevels(cluster, rng))
     (name, level) = (await nemesis.invoke(op("lower-feature", "metadata.version"))).value
     assert (name, level) == ("metadata.version", level)
     assert level in range(1, 5)

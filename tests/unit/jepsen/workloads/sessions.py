@@ -9,7 +9,7 @@ from jepsen.workloads.sessions import Batch, SessionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jepsen.workloads.sessions._base import Membership
+    from jepsen.workloads.sessions._base import GroupMembership
 
 
 class ScriptedSession:
@@ -21,12 +21,12 @@ class ScriptedSession:
         """Call to whether its failure is certain."""
         self.batches: list[Batch] = []
         """What the next polls return."""
-        self.members: list[Membership | None] = []
+        self.members: list[GroupMembership | None] = []
         """What is told after the next polls; the last one stays."""
         self.end: dict[str, int] = {}
         self.kept: dict[str, int] = {}
         self.read: dict[str, int] = {}
-        self._member: Membership | None = None
+        self._member: GroupMembership | None = None
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -74,7 +74,7 @@ class ScriptedSession:
     async def positions(self, keys: Sequence[str]) -> dict[str, int]:
         return {key: self.read[key] for key in keys}
 
-    def membership(self) -> Membership | None:
+    def membership(self) -> GroupMembership | None:
         return self._member
 
     async def ends(self, keys: Sequence[str], *, committed_only: bool) -> dict[str, int]:

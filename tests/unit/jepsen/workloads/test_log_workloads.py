@@ -18,7 +18,7 @@ from jepsen.workloads.group import GroupClient
 from jepsen.workloads.list_append import ListAppendClient
 from jepsen.workloads.queue import QueueClient
 from jepsen.workloads.sessions import _factory as made
-from jepsen.workloads.sessions._base import Membership
+from jepsen.workloads.sessions._base import GroupMembership
 from tests.unit.jepsen.workloads.sessions import ScriptedSession
 
 pytestmark = pytest.mark.req("J3")
@@ -145,8 +145,8 @@ async def test_the_last_reader_tells_of_half_a_transfer() -> None:
 # --- groups ---------------------------------------------------------------------------------------
 
 
-def member(generation: int, *keys: str) -> Membership:
-    return Membership("m", generation, keys)
+def member(generation: int, *keys: str) -> GroupMembership:
+    return GroupMembership("m", generation, keys)
 
 
 async def test_a_member_commits_only_what_its_generation_was_handed() -> None:

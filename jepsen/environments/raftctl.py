@@ -1,19 +1,37 @@
-"""Keys and values by raftctl's own client, for environments whose clusters have them."""
+"""Glue of raftctl clusters: what local and simulated environments share.
+
+`RaftctlKeyValues` adapts raftctl's client of keys and values to the seam of the harness.
+`change_voters` adds and removes voters as an operator does. `assignment_of` translates a
+partition of the metadata image into the terms of the checkers.
+
+The package may import raftctl, and must not know whether nodes are processes or simulated.
+
+Invariants: an error after a request was sent is reported as an unknown outcome, never as
+failed.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
+from jepsen.checkers.replication.metadata import Assignment
 from jepsen.environments._base import Change, KeyValueError
 from raftctl.client import OutcomeUnknownError, connect
-from raftctl.errors import KafkaError
+from raftctl.controller_channel import CLIENT_ID
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.raft.messages import ChangeVotersResponse
+from raftctl.rpc import RpcClient, RpcError
 
 if TYPE_CHECKING:
     import random
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from raftctl.client import Lock
+    from raftctl.metadata.image import TopicImage
+    from raftctl.raft.messages import ChangeVotersRequest
+    from raftctl.runtime.api import Runtime
 
 
 @contextmanager
@@ -106,3 +124,62 @@ class RaftctlKeyValues:
         if lock is not None:
             with _told():
                 await lock.__aexit__(None, None, None)
+
+
+def assignment_of(topic: TopicImage, number: int) -> Assignment:
+    """Who has the topic's partition of that number."""
+    one = topic.partitions[number]
+    return Assignment(
+        partition=f"{topic.name}-{number}/{topic.topic_id}",
+        replicas=one.replicas,
+        isr=one.isr,
+        leader=one.leader,
+        leader_epoch=one.leader_epoch,
+        partition_epoch=one.partition_epoch,
+        eligible=one.elr,
+    )
+
+
+PATIENCE_S = 8.0
+TIMEOUT_MS = 2_000
+PAUSE_S = 0.1
+DONE = (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
+"""The last two: an earlier request, of which nobody heard, has been done."""
+
+
+async def change_voters(
+    runtime: Runtime,
+    controllers: Sequence[tuple[str, int]],
+    cluster_id: str,
+    request: ChangeVotersRequest,
+) -> bool:
+    """Asks one controller after the other, by host and port, until it is done.
+
+    False if it was not in PATIENCE_S; then it may come about yet.
+    """
+    clients = [
+        RpcClient(runtime, host, port, cluster_id=cluster_id, node_id=CLIENT_ID)
+        for host, port in controllers
+    ]
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if await _one_does(clients, request):
+                    return True
+                await asyncio.sleep(PAUSE_S)
+    except TimeoutError:
+        return False
+    finally:
+        for client in clients:
+            await client.close()
+
+
+async def _one_does(clients: Sequence[RpcClient], request: ChangeVotersRequest) -> bool:
+    for client in clients:
+        try:
+            response = await client.call(request, TIMEOUT_MS)
+        except RpcError:
+            continue
+        if isinstance(response, ChangeVotersResponse) and response.error in DONE:
+            return True
+    return False

@@ -1,0 +1,425 @@
+"""External clusters: any cluster that speaks Kafka's protocol, known by its address.
+
+`ExternalEnvironment` injects faults only if the owner of the cluster supplies a control
+program, which is called with a verb and the name of a node. `check_cluster` verifies before a
+test that the cluster answers and that its topic is usable.
+
+The package must not know how the cluster was started. It imports nothing of raftctl or broker.
+
+Invariants: a kill, stop or pause counts only if the control program succeeded and, for a broker,
+a connection that was opened before it was broken or fell silent. The cluster itself is never
+reconfigured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import struct
+import subprocess
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jepsen.errors import InputError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping, Sequence
+
+    from jepsen.environments._base import ClusterSpec, KeyValues, Link, Quality
+
+ROLES = ("controller", "broker")
+TAKES_S = 60.0
+
+
+class Node(NamedTuple):
+    """Of a cluster that the program controls."""
+
+    role: str
+    name: str
+    node_id: int
+    """By which Kafka clients know it."""
+
+
+class Control:
+    """Calls the program with a word and perhaps a node's name (docs/how-to/test-any-kafka.md).
+
+        nodes                      prints a line a node: `controller NAME ID` or `broker NAME ID`
+        kill, start, stop NAME     kill it, start it, terminate it and wait
+        pause, resume NAME         stop and continue its process
+
+    Calls are idempotent: starting a node that runs is no error. Exit status 0: done.
+    """
+
+    def __init__(self, command: str) -> None:
+        """Asks for the nodes. InputError for a program that does not say which there are."""
+        self._words = split(command)
+        try:
+            told = subprocess.run(
+                [*self._words, "nodes"], capture_output=True, text=True, timeout=TAKES_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InputError(f"--control {command}: {error}") from None
+        if told.returncode:
+            raise InputError(f"--control {command}: nodes: {_last_line(told.stderr)}")
+        self.nodes = [_node(line, command) for line in told.stdout.splitlines()]
+        if not self.names("broker"):
+            raise InputError(f"--control {command}: nodes: no line `broker NAME ID`")
+
+    def names(self, role: str) -> list[str]:
+        """Of the nodes in a role, in the order in which they were told."""
+        return [node.name for node in self.nodes if node.role == role]
+
+    async def do(self, what: str, node: str) -> None:
+        """Waits until it is done. RuntimeError, with the program's last words, if it is not."""
+        process = await asyncio.create_subprocess_exec(
+            *self._words,
+            what,
+            node,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            # Ctrl-C is for the harness, which then has the program heal what is broken.
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(TAKES_S):
+                _, errors = await process.communicate()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        if process.returncode:
+            raise RuntimeError(f"{what} {node}: {_last_line(errors.decode(errors='replace'))}")
+
+
+def split(command: str) -> list[str]:
+    """The words of the command, as a shell would take them. InputError."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"--control {command}: {error}") from None
+    if not words:
+        raise InputError("--control: name a program")
+    return words
+
+
+def _node(line: str, command: str) -> Node:
+    words = line.split()
+    if len(words) != 3 or words[0] not in ROLES or not words[2].isdecimal():
+        raise InputError(
+            f"--control {command}: nodes: {line!r}: write `controller NAME ID` or `broker NAME ID`"
+        )
+    return Node(words[0], words[1], int(words[2]))
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2] or "it said nothing"
+
+
+CONNECT_S = 3.0
+ANSWER_S = 5.0
+READ_S = 15.0
+GRACE_S, SILENCE_S, AGAIN_S = 2.0, 1.0, 0.1
+"""How long a fault may take to strike, when silence counts, and when a broker is asked again."""
+API_VERSIONS = 18
+CORRELATION = 4711
+ANSWER_BYTES_MAX = 1 << 20
+
+
+async def check_cluster(bootstrap_servers: str, topic: str, *, keys: int, replication: int) -> None:
+    """Verify that a cluster can be tested with a topic of so many partitions and replicas.
+
+    `bootstrap_servers`: HOST:PORT, separated by commas. InputError if no address answers, too few
+    brokers serve, or the topic has too few partitions or any record.
+    """
+    option = f"--bootstrap-servers {bootstrap_servers}"
+    found = await asyncio.gather(*(_asked(one) for one in bootstrap_servers.split(",") if one))
+    if "" not in found:
+        why = "; ".join(dict.fromkeys(found)) or "it names no address"
+        raise InputError(f"{option}: no broker answers ({why}): is the address right?")
+    try:
+        async with asyncio.timeout(READ_S):
+            await _check_topic(bootstrap_servers, topic, keys, replication)
+    except (TimeoutError, OSError) as error:
+        why = str(error) or f"no answer within {READ_S:g} s"
+        raise InputError(f"{option}: the cluster does not serve: {why}") from None
+
+
+async def _asked(address: str) -> str:
+    """Asks for the versions of its requests, as every client of Kafka does; why that fails."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and int(port) < 1 << 16):
+        return f"{address}: write HOST:PORT, with a port below 65536"
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except TimeoutError:
+        return f"{address}: no connection within {CONNECT_S:g} s"
+    except OSError as error:
+        return f"{address}: {error.strerror or error}"
+    try:
+        answers = await answers_kafka(reader, writer, ANSWER_S)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    return "" if answers else f"{address}: it does not speak Kafka's protocol"
+
+
+async def answers_kafka(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience_s: float
+) -> bool:
+    """Whether an ApiVersions request of version 0 is answered in time, and wholly."""
+    request = struct.pack(">hhih", API_VERSIONS, 0, CORRELATION, -1)
+    try:
+        async with asyncio.timeout(patience_s):
+            writer.write(struct.pack(">i", len(request)) + request)
+            size, correlation = struct.unpack(">ii", await reader.readexactly(8))
+            if not (4 < size < ANSWER_BYTES_MAX and correlation == CORRELATION):
+                return False
+            await reader.readexactly(size - 4)
+            return True
+    except (TimeoutError, OSError, asyncio.IncompleteReadError):
+        return False
+
+
+async def broker_addresses(bootstrap: str) -> dict[int, tuple[str, int]]:
+    """By id, the host and port of each broker that serves; none if nobody answers in time."""
+    from jepsen.environments.admin import ASK_S, ERRORS, open_admin
+
+    with contextlib.suppress(*ERRORS):
+        async with asyncio.timeout(ASK_S), open_admin(bootstrap) as admin:
+            brokers = (await admin.describe_cluster())["brokers"]
+        return {one["node_id"]: (str(one["host"]), int(one["port"])) for one in brokers}
+    return {}
+
+
+class Witness:
+    """A connection to a broker, opened before a fault: it tells whether the fault has struck.
+
+    A process that ended has broken its connections, even if it was started again at once. One
+    that stands still keeps them, and answers nothing.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> Witness | None:
+        """None where nobody answers now, so that silence later shows nothing."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                found = cls(*await asyncio.open_connection(host, port))
+        except (TimeoutError, OSError):
+            return None
+        if await answers_kafka(found._reader, found._writer, SILENCE_S):
+            return found
+        await found.close()
+        return None
+
+    async def still_answers(self) -> bool:
+        """Whether the broker answers on, `GRACE_S` after it should have stopped."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + GRACE_S
+        while await answers_kafka(self._reader, self._writer, SILENCE_S):
+            if loop.time() >= end_s:
+                return True
+            await asyncio.sleep(AGAIN_S)
+        return False
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) -> None:
+    """Raises InputError, TimeoutError or OSError."""
+    # Loaded here: nobody who cannot connect needs a client.
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+    from aiokafka.errors import KafkaError
+
+    from jepsen.environments.admin import open_admin
+
+    try:
+        async with open_admin(bootstrap) as admin:
+            cluster = await admin.describe_cluster()
+            topics = {one["topic"]: one for one in await admin.describe_topics()}
+        brokers = len(cluster["brokers"])
+        if replication > brokers:
+            told = "1 broker serves" if brokers == 1 else f"{brokers} brokers serve"
+            raise InputError(f"--replication {replication}: {told}; give a lower one")
+        if topic not in topics:
+            return
+        parts = [TopicPartition(topic, one["partition"]) for one in topics[topic]["partitions"]]
+        consumer: Any = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+        await consumer.start()
+        try:
+            ends = await consumer.end_offsets(parts)
+            begins = await consumer.beginning_offsets(parts)
+        finally:
+            await consumer.stop()
+    except (KafkaError, AttributeError) as error:
+        raise OSError(repr(error)) from error
+    if len(parts) < keys:
+        raise InputError(
+            f"--topic {topic}: it has {len(parts)} partitions, not {keys} (--keys): "
+            "choose another, or leave --topic out"
+        )
+    if records := sum(ends[one] - begins[one] for one in parts):
+        raise InputError(
+            f"--topic {topic}: it has {records} records, which a test would take for its own: "
+            "choose another, or leave --topic out"
+        )
+    if written := sum(ends[one] for one in parts):
+        raise InputError(
+            f"--topic {topic}: it had {written} records, so that its offsets do not begin "
+            "at 0: choose another, or leave --topic out"
+        )
+
+
+UNDO = {"kill": "start", "stop": "start", "pause": "resume"}
+"""What has to stop a node from answering, and what ends that."""
+
+
+class ExternalEnvironment:
+    """See `jepsen.environments._base.Environment`."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        """InputError for a program that does not control the cluster."""
+        self.bootstrap_servers = spec.bootstrap_servers
+        self._control = Control(spec.control) if spec.control else None
+        self._addresses: dict[int, tuple[str, int]] = {}
+        """Of brokers, by id, as far as they are known."""
+        self.disk_faults: Mapping[str, Sequence[str]] = {}
+        self.features: Mapping[str, tuple[int, int]] = {}
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """None that could be broken without a program."""
+        return self._control.names("controller") if self._control else ()
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        """None that could be broken without a program."""
+        return self._control.names("broker") if self._control else ()
+
+    def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
+        """InputError: such a cluster has no keys and values."""
+        raise InputError("--env external: it has no keys and values")
+
+    async def leader(self) -> str | None:
+        """Nobody that is known: clients of brokers are not told who is the active controller."""
+        return None
+
+    async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Environment`: Kafka's clients are told nothing of the kind."""
+        return {}
+
+    def broker_name(self, broker_id: int) -> str | None:
+        """See `Environment`."""
+        nodes = self._control.nodes if self._control else ()
+        found = [node.name for node in nodes if (node.role, node.node_id) == ("broker", broker_id)]
+        return found[0] if found else None
+
+    async def is_in_sync(self) -> bool:
+        """As far as clients are told."""
+        if self._control is None:
+            return True
+        # Not imported where nothing is broken.
+        from jepsen.environments.admin import all_in_sync
+
+        return await all_in_sync(self.bootstrap_servers, len(self.brokers))
+
+    async def leadership(self) -> tuple[str, int] | None:
+        """Nobody that is known."""
+        return None
+
+    async def _do(self, what: str, node: str) -> None:
+        """RuntimeError where it failed, or had no effect although the program says it is done."""
+        control = self._control
+        if control is None:
+            return
+        if what not in UNDO:
+            await control.do(what, node)
+            return
+        witness = await self._witness(node)
+        try:
+            await control.do(what, node)
+            if witness is not None and await witness.still_answers():
+                # Whatever comes late must not stay: nobody will undo what is not counted.
+                await control.do(UNDO[what], node)
+                raise RuntimeError(
+                    f"{what} {node}: --control reports success, but the broker still answers"
+                )
+        finally:
+            if witness is not None:
+                await witness.close()
+
+    async def _witness(self, node: str) -> Witness | None:
+        """None for controllers, which clients cannot ask, and for whoever answers nothing now."""
+        nodes = self._control.nodes if self._control else ()
+        ids = [one.node_id for one in nodes if (one.role, one.name) == ("broker", node)]
+        if not ids:
+            return None
+        self._addresses |= await broker_addresses(self.bootstrap_servers)
+        address = self._addresses.get(ids[0])
+        return None if address is None else await Witness.open(*address)
+
+    async def kill(self, node: str) -> None:
+        """See `Environment`."""
+        await self._do("kill", node)
+
+    async def terminate(self, node: str) -> None:
+        """See `Environment`."""
+        await self._do("stop", node)
+
+    async def start_node(self, node: str) -> None:
+        """See `Environment`."""
+        await self._do("start", node)
+
+    async def pause(self, node: str) -> None:
+        """See `Environment`."""
+        await self._do("pause", node)
+
+    async def resume(self, node: str) -> None:
+        """See `Environment`."""
+        await self._do("resume", node)
+
+    async def block(self, links: Sequence[Link]) -> None:
+        """There is no link to be named."""
+
+    async def unblock(self) -> None:
+        """Nothing was blocked."""
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        """There is no link to be named."""
+
+    async def restore(self) -> None:
+        """Nothing was degraded."""
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        """There is no node to be named."""
+
+    async def reset_clocks(self) -> None:
+        """No clock was changed."""
+
+    async def remove_voter(self, node: str) -> bool:
+        """There is no node to be named."""
+        return False
+
+    async def add_voter(self, node: str) -> bool:
+        """There is no node to be named."""
+        return False
+
+    async def replace_disk(self, node: str) -> None:
+        """There is no word for that."""
+
+    async def break_disk(self, node: str, kind: str) -> bool:
+        """There is no node to be named."""
+        return False
+
+    async def mend_disks(self) -> None:
+        """No disk was broken."""
