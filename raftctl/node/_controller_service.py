@@ -556,7 +556,7 @@ class PutBatcher:
 
     Deciding on a put costs less than a batch, a flush and an answer each of its own. So puts gather
     until the turn ends, or until another request has to see their effect. This path earns several
-    times the throughput of one put at a time (`docs/explanation/performance.md`); no other request
+    times the throughput of one put at a time (`docs/benchmarks/quorum.md`); no other request
     needs it.
     """
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 BATCH_MAX = 256
 """Requests that a batch handler is given at once. Fewer let leader and followers work side by side,
-but twice as many batches cost more than that wins (docs/explanation/performance.md)."""
+but twice as many batches cost more than that wins (docs/benchmarks/quorum.md)."""
 REQUESTS_MAX = 4096
 """Requests of one connection that wait for their answers."""
 HELLO_TIMEOUT_S = 2.0
