@@ -22,7 +22,6 @@ import asyncio
 import resource
 import shutil
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -47,6 +46,7 @@ from raftctl.storage import load_directories
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from jepsen.environments._base import ClusterSpec, Link, Quality
     from raftctl.localcluster.processes import ProcessRef
