@@ -91,7 +91,7 @@ EDITS = (
     ),
     Edit(
         "segment_below_the_log_start_stays",
-        f"{_OF_LOG}.advance_log_start",
+        f"{_OF_LOG}._retire_hidden",
         "self._retire_one(0)\n",
         "break\n",
         f"{_LOG}test_a_log_start_that_moves_takes_old_segments_and_bounds_with_it",
