@@ -76,7 +76,11 @@ _DONE = object()
 
 
 class OffsetMap:
-    """The last offset of each key. Keys are kept as digests, so that their size does not count."""
+    """The last offset of each key. Keys are kept as digests, so that their size does not count.
+
+    Two keys with one digest would lose a record. With 128 bits that takes some 2^64 keys, and the
+    digest cannot be aimed at, unlike Apache Kafka's MD5.
+    """
 
     def __init__(self, buffer_bytes: int) -> None:
         self._offsets: dict[bytes, int] = {}
@@ -101,7 +105,8 @@ class OffsetMap:
         """Return whether no later record of the same key is known."""
         if record.offset >= self.end_offset:
             return True
-        # A record without a key can never be replaced, nor asked for: it goes.
+        # A record without a key can never be replaced, nor asked for: it goes. Such records are
+        # from before the topic was compacted, since produced ones are refused.
         return record.key is not None and record.offset >= self._offsets.get(
             _digest(record.key), -1
         )
@@ -187,6 +192,8 @@ def filtered(
     if dropped:
         found = []
     horizon = header.delete_horizon_ms
+    # A tombstone without a horizon stays: a consumer that has read the older record of its key may
+    # be just before it, and would keep the key for ever.
     drop_tombstones = horizon is not None and rules.now_ms >= horizon
     kept = [
         record
@@ -197,6 +204,7 @@ def filtered(
         return _empty(header) if header.last_offset in rules.kept_ends else None
     sets_horizon = horizon is None and not all(record.has_value for record in kept)
     if len(kept) == len(found) and not sets_horizon:
+        # The very bytes, so that a compaction that changes nothing is known, and dropped.
         return Filtered(batch, header)
     if sets_horizon:
         horizon = rules.now_ms + rules.config.delete_retention_ms
@@ -251,7 +259,11 @@ def _empty(header: BatchHeader) -> Filtered:
 
 
 class Dirt(NamedTuple):
-    """How much of a log waits for compaction."""
+    """How much of a log waits for compaction.
+
+    A log is compacted from `first_dirty_offset` on when the dirty share of its bytes reaches
+    `min.cleanable.dirty.ratio`, or when a record is overdue.
+    """
 
     first_dirty_offset: int
     end_offset: int
@@ -276,11 +288,14 @@ def dirt(
     """
     clean_bytes = dirty_bytes = 0
     first_dirty = max(cleaned_to, segments[0].base_offset)
+    # A checkpoint beyond the log's end is of a log that was cut, or began again: all is dirty.
     if first_dirty > segments[-1].next_offset:
         first_dirty = segments[0].base_offset
     end_offset, overdue = segments[0].base_offset, False
     for one in segments[:-1]:
         too_young = now_ms - one.newest_timestamp < config.min_compaction_lag_ms
+        # The first segment that must not be compacted ends the search: with a gap the newer record
+        # of a key could go, and an older one beyond the gap remain.
         if one.next_offset > stable_offset or (config.min_compaction_lag_ms and too_young):
             break
         end_offset = one.next_offset
@@ -302,7 +317,9 @@ def dirt(
 def grouped(sizes: Sequence[tuple[int, int, int]], config: TopicConfig) -> list[int]:
     """Return how many segments go into each new one, in order.
 
-    `sizes` has (base offset, end offset, bytes) of each.
+    `sizes` has (base offset, end offset, bytes) of each, before compaction. Small neighbours are
+    put together, as Apache Kafka does: else a log whose records are all replaced would keep a file
+    for each of its former segments.
     """
     groups: list[int] = []
     group_bytes = group_base = 0
@@ -375,6 +392,8 @@ class Cleaning:
             if segment.next_offset <= self._first_dirty:
                 continue
             done = 0
+            # A full map ends the dirty part at a batch. What lies above waits for the next
+            # compaction, so a log of any size is compacted with bounded memory.
             for at in segment.batches(segment.position_of(self._first_dirty)):
                 if self._latest.is_full:
                     return
@@ -389,9 +408,12 @@ class Cleaning:
     def _rewrite(
         self, group: Sequence[Segment], transactions: Transactions
     ) -> Iterator[Rewritten | None]:
+        # The last batch of each producer has its sequence number: without it the producer's next
+        # batch would be out of order, or a repeated one would be stored twice.
         kept_ends = self._last_of_producers | {group[-1].next_offset - 1}
         rules = Rules(self._config, self._now_ms, kept_ends, self._markers_of_producers)
         base, ending = group[0].base_offset, swap.CLEANED
+        # A compaction that was dropped, or that a crash broke off, may have left some of these.
         for path in swap.paths(self._directory, base, ending):
             if self._files.exists(path):
                 self._files.remove(path)
@@ -454,7 +476,10 @@ class LogCleaner:
         """
 
     async def clean(self) -> None:
-        """Compact until no log is dirty enough."""
+        """Compact until no log is dirty enough.
+
+        The next one is chosen again after each, since a compaction may take minutes.
+        """
         while (found := self._dirtiest()) is not None:
             await self._compact(*found)
 
@@ -502,6 +527,8 @@ class LogCleaner:
         try:
             done = await self._perform(cleaning, directory, log)
         except KafkaError as error:
+            # Damaged records. The same attempt would fail in every round, and as the dirtiest log
+            # it would keep all others from theirs: wait until there is more to compact.
             self._refused[log] = dirt.end_offset
             self._runtime.log.error(
                 "log_not_compacted", partition=str(log.partition), why=str(error)
@@ -538,6 +565,7 @@ class LogCleaner:
                 # What a step read from files that were closed meanwhile would be anything.
                 if not self._is_current(cleaning, directory, log):
                     return False
+                # In this very turn: the log cannot change between the check and the swap.
                 if isinstance(step, Rewritten):
                     log.replace_segments(step.replaced, step.segment)
                     cleaning.segments = [s for s in cleaning.segments if s not in step.replaced]

@@ -59,13 +59,24 @@ class LogListener:
         """A directory went offline while others serve; these partitions were in it."""
 
     def log_moved(self, log: PartitionLog) -> None:
-        """This log, another object in another directory, has taken its partition's place."""
+        """This log, another object in another directory, has taken its partition's place.
+
+        Called in the turn of the loop in which the old one stops taking batches. A listener that
+        kept the old object would append to files that are about to be removed.
+        """
 
     def log_start_moved(self, partition: TopicPartition) -> None:
-        """Retention removed segments of this partition."""
+        """Retention removed segments of this partition.
+
+        Readers below the new start get OFFSET_OUT_OF_RANGE from now on.
+        """
 
     def log_copied(self, size: int) -> bool:
-        """So many bytes went to another directory; returns whether copying must pause now."""
+        """So many bytes went to another directory; returns whether copying must pause now.
+
+        `size` is 0 when a copy that pauses asks again. The rate is bounded by
+        `replica.alter.log.dirs.io.max.bytes.per.second` (KIP-113).
+        """
         return False
 
 
@@ -99,6 +110,7 @@ class Housekeeping:
         self._doomed: dict[LogDirectory, list[Callable[[], None]]] = {}
         """The removals of each directory that wait for their time."""
         self._flushed_ms: dict[PartitionLog, int] = {}
+        """When each dirty log was first seen so: milliseconds of the loop's clock."""
         self.cleaner = LogCleaner(runtime, directories, settings)
         """Compacts logs."""
 
@@ -134,7 +146,11 @@ class Housekeeping:
     # --- rounds ---------------------------------------------------------------------------------
 
     async def checkpoint(self) -> None:
-        """Flush complete segments, write checkpoints, and remove the files of removed segments."""
+        """Flush complete segments, write checkpoints, and remove the files of removed segments.
+
+        In this order: a recovery point is written once the segments below it are durable, so that
+        a start after a crash checks the active segment and no other.
+        """
         for number, (directory, log) in enumerate(self._logs()):
             if number % _LOGS_A_TURN == _LOGS_A_TURN - 1:
                 await asyncio.sleep(0)
@@ -153,7 +169,8 @@ class Housekeeping:
         for directory, log in self._logs():
             if not log.is_dirty or log.config.flush_ms == LONG_MAX:
                 continue
-            # The time counts from when the log was first seen with something to flush.
+            # The time counts from when the log was first seen with something to flush. A clock
+            # for each batch would be exact, but `flush.ms` is a bound of about a second.
             since_ms = before.get(log, now_ms)
             if now_ms - since_ms >= log.config.flush_ms:
                 await directory.flush(log, rolled_only=False)
@@ -161,7 +178,10 @@ class Housekeeping:
                 self._flushed_ms[log] = since_ms
 
     async def retain(self) -> None:
-        """Remove segments that are too old or too many, and forget expired producers."""
+        """Remove segments that are too old or too many, and forget expired producers.
+
+        A producer with an open transaction never expires: its end would find no beginning.
+        """
         now_ms = self._runtime.wall_ms()
         silent_ms = now_ms - self._settings.producer_id_expiration_ms
         for number, (_, log) in enumerate(self._logs()):
@@ -186,7 +206,11 @@ class Housekeeping:
     # --- what they share ------------------------------------------------------------------------
 
     def _logs(self) -> Iterator[tuple[LogDirectory, PartitionLog]]:
-        """Yield the logs that are online, each only if it still is at its turn."""
+        """Yield the logs that are online, each only if it still is at its turn.
+
+        The caller waits between two of them. Meanwhile topics are deleted, logs move, directories
+        fail; a log from before would be flushed into files that are gone.
+        """
         for directory in self._directories:
             for partition in sorted(directory.logs):
                 log = directory.logs.get(partition)
@@ -199,6 +223,7 @@ class Housekeeping:
         self._doomed.setdefault(directory, []).extend(retired)
 
         def remove() -> None:
+            # At a stop `take_retired` may have handed them out already.
             waiting = self._doomed[directory]
             due = [finish for finish in retired if finish in waiting]
             if due and directory.offline is None:
@@ -252,7 +277,10 @@ class LogManager:
         ]
         self._home: dict[TopicPartition, LogDirectory] = {}
         self._twins: dict[TopicPartition, list[LogDirectory]] = {}
-        """The other directories of a partition that has logs in several, until `keep_one`."""
+        """The other directories of a partition that has logs in several, until `keep_one`.
+
+        Which log is the right one depends on the topic id, which only an image knows.
+        """
         self._is_open = False
         """Whether every log on disk has been opened, and recovered where necessary."""
         self.removals = Removals(runtime)
@@ -272,6 +300,7 @@ class LogManager:
         )
         """The periodic work on all logs."""
         self._wishes: dict[TopicPartition, str] = {}
+        """The directory chosen for partitions that are still to come (KIP-113)."""
 
     async def start(self, listener: LogListener | None = None) -> None:
         """Open and recover every log on disk, each directory on its workers.
@@ -291,6 +320,8 @@ class LogManager:
             )
             if self._is_online(directory, looked[0]):
                 readable.append(directory)
+        # A move that a crash broke off left two copies in two directories. Which one stays must be
+        # known before either is opened, for opening repairs what it finds.
         paths = [directory.path for directory in readable]
         await self._directories[0].worker.submit(partial(recover_moves, files, paths))
         loaded = await asyncio.gather(
@@ -419,6 +450,7 @@ class LogManager:
         self, partition: TopicPartition, config: TopicConfig
     ) -> tuple[LogDirectory, PartitionLog]:
         problem: OSError | None = None
+        # Each failure takes a directory offline, so the loop ends with the last of them.
         while online := [one for one in self._directories if one.offline is None]:
             wished = [one for one in online if one.path == self._wishes.get(partition)]
             home = min(wished or online, key=lambda directory: len(directory.logs))
@@ -488,6 +520,8 @@ class LogManager:
         write_points = home.checkpoint_writer(checkpoints.RECOVERY_POINTS, points)
 
         def persist() -> None:
+            # Files first: a crash after the checkpoint alone would bring back what was cut, below
+            # a recovery point that says it is whole.
             for finish in retired:
                 finish()
             files.sync_directory(path)
@@ -531,6 +565,7 @@ class LogManager:
         # A shorter copy would pass for a replica that has all that was acknowledged.
         invariant(ends[0] == ends[1], "a copy ends where its log ends")
         del home.logs[partition]
+        # Without it the cleaner would compact the whole copy again.
         if partition in home.cleaned:
             target.cleaned[partition] = home.cleaned.pop(partition)
         target.adopt(future.copy)
@@ -551,6 +586,7 @@ class LogManager:
         self._runtime.log.error(
             "log_dir_offline", directory=directory.path, why=str(error), logs=len(directory.logs)
         )
+        # A defect in this code would strike the next directory, too, and lose one after the other.
         defect = not isinstance(error, OSError | KafkaError)
         if defect or all(one.offline is not None for one in self._directories):
             self._fail(error)
@@ -585,6 +621,7 @@ class LogManager:
 
 
 def _rank(log: PartitionLog, topic_id: UUID | None) -> tuple[bool, int, int]:
+    """Order two logs of one partition: of the current topic, then the later epoch, then longer."""
     return log.topic_id == topic_id, log.epochs.latest, log.log_end_offset
 
 
@@ -603,6 +640,7 @@ def _close(
 ) -> None:
     for log in logs:
         log.close()
+    # The marker comes last: whatever it vouches for is on disk and closed by now.
     if clean_epoch is not None:
         for finish in retired:
             finish()

@@ -3,6 +3,15 @@
 A checkpoint is a version line, a count line and a line for each entry. All are replaced
 atomically (`raftctl.runtime.api.replace_file`), so a malformed one is damage, not a crash. An empty
 one counts as none, as with Apache Kafka.
+
+For each log directory:
+
+- high watermarks: where readers may read after a start, before followers have reported;
+- recovery points: everything below is durable, so a start after a crash checks what is above;
+- log starts: records below are deleted, though their segment is still there;
+- cleaned offsets: up to where each compacted log is clean.
+
+For each partition: the start offset of each leader epoch, and the topic id.
 """
 
 from __future__ import annotations
@@ -30,7 +39,10 @@ _VERSION = "0"
 
 
 def write_offsets(files: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a checkpoint that has an offset for each partition; blocks."""
+    """Replace a checkpoint that has an offset for each partition; blocks.
+
+    The partitions are sorted, so that two checkpoints can be compared by eye.
+    """
     # Apache Kafka's tools refuse the whole file for one negative offset.
     invariant(min(offsets.values(), default=0) >= 0, "an offset is not negative")
     lines = (f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets))
@@ -50,7 +62,7 @@ def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, int]:
 
 
 def write_epochs(files: FileSystem, path: str, entries: Iterable[tuple[int, int]]) -> None:
-    """Replace the leader epochs of one partition; blocks."""
+    """Replace the leader epochs of one partition, (leader epoch, start offset); blocks."""
     _write(files, path, (f"{epoch} {start}" for epoch, start in entries))
 
 
@@ -77,7 +89,11 @@ def write_topic_ids(files: FileSystem, topic_ids: Mapping[str, UUID]) -> None:
 
 
 def read_topic_id(files: FileSystem, directory: str) -> UUID | None:
-    """Return the topic id of a directory; None if it was never written."""
+    """Return the topic id of a directory; None if it was never written.
+
+    Raises KafkaError(KAFKA_STORAGE_ERROR) if the file is damaged. The log then counts as unknown:
+    it may be of a deleted topic of the same name, whose records must not come back.
+    """
     path = f"{directory}/{PARTITION_METADATA}"
     if not files.exists(path):
         return None
@@ -98,6 +114,7 @@ def _read(files: FileSystem, path: str) -> list[list[str]]:
     lines = _text(files, path).splitlines() if files.exists(path) else []
     if not lines:
         return []
+    # The count shows a file that ends early, though at the end of a line.
     if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
         raise _damaged(path, "version or count is wrong")
     return [line.split(" ") for line in lines[2:]]

@@ -2,6 +2,9 @@
 
 The offline view for `raftctl log dump|verify`; it changes nothing and opens files one at a time, so
 a broker may be running. A problem names the file and the byte at which it begins.
+
+It trusts nothing that it reads: each file is walked from its start, and what follows the first
+problem is not looked at. Past a batch of a wrong length every byte would look damaged.
 """
 
 from __future__ import annotations
@@ -43,7 +46,10 @@ class _Batch(NamedTuple):
 
 
 def recognises(path: str) -> bool:
-    """Whether an absolute path is a partition's directory, or a file in one."""
+    """Return whether an absolute path is a partition's directory, or a file in one.
+
+    The metadata log is none: its batches are of another format, which `raftctl` reads itself.
+    """
     folder, _, name = path.rpartition("/")
     directory = folder.rpartition("/")[2] if _is_ours(name) else name
     return _is_partition(directory)
@@ -55,7 +61,7 @@ def _is_partition(directory: str) -> bool:
 
 
 def partition_files(files: FileSystem, path: str) -> list[str]:
-    """The files to look at: one, a partition's, or all partitions' in a log directory."""
+    """Return the files to look at: one, a partition's, or all partitions' in a log directory."""
     if not files.is_directory(path):
         return [path]
     names = files.names(path)
@@ -76,7 +82,11 @@ def _is_ours(name: str) -> bool:
 
 
 def dump(files: FileSystem, path: str, *, with_records: bool) -> Iterator[Document | LogProblem]:
-    """What a file holds, in order, and at the end what is wrong with it if it cannot be read on."""
+    """Yield the entries of a file in order, and last the problem if it cannot be read on.
+
+    An entry is a document for JSON: a batch, an index entry, a producer, an aborted transaction or
+    a leader epoch. `with_records` adds the records of each batch, unpacked.
+    """
     kind = path.rpartition(".")[2]
     try:
         if kind == "log":
@@ -104,6 +114,7 @@ def _dump_segment(
         if isinstance(one, LogProblem):
             yield one
             return
+        # The CRC of the batch held, so records that cannot be read were produced so.
         document = _batch_document(path, one)
         if with_records:
             try:
@@ -148,6 +159,7 @@ def _record_documents(batch: _Batch) -> list[Document]:
 
 
 def _text(data: bytes | None) -> str | None:
+    """Return bytes as text that JSON takes; bytes that are not UTF-8 are escaped."""
     return None if data is None else data.decode(errors="backslashreplace")
 
 
@@ -186,8 +198,10 @@ def _dump_aborted(files: FileSystem, path: str) -> Iterator[Document | LogProble
 
 
 def verify(files: FileSystem, path: str) -> Iterator[LogProblem]:
-    """What is wrong with a file; for a segment also with its records, for an index with what it
-    says of its segment.
+    """Yield the problems of a file.
+
+    A segment is opened to its records. An index is compared with the batches of its segment: an
+    entry that leads to another place costs a look-up time, or leads past what it looks for.
     """
     kind = path.rpartition(".")[2]
     if kind == "log":
@@ -227,9 +241,12 @@ def _verify_index(files: FileSystem, path: str, kind: str) -> Iterator[LogProble
         yield LogProblem(path, 0, error.message)
         return
     batches = [one for one in _batches(files, segment) if isinstance(one, _Batch)]
+    # The bytes of an entry: two numbers of 32 bits, or a timestamp of 64 and an offset of 32.
     size = 8 if kind == "index" else 12
     positions = {one.header.last_offset: one.position for one in batches}
     newest: dict[int, int] = {}
+    # The time index has the largest timestamp up to an offset, not that of the batch itself: else a
+    # batch with older records would hide newer ones before it.
     largest = -1
     for one in batches:
         largest = max(largest, one.header.max_timestamp)
@@ -246,7 +263,10 @@ def _verify_index(files: FileSystem, path: str, kind: str) -> Iterator[LogProble
 
 
 def _batches(files: FileSystem, path: str) -> Iterator[_Batch | LogProblem]:
-    """Each batch up to the first that is not whole."""
+    """Yield each batch up to the first that is not whole, and then its problem.
+
+    The file is read batch by batch, so that a caller that keeps none needs little memory.
+    """
     file, position, next_offset = files.open(path), 0, 0
     try:
         size = file.size()
@@ -275,13 +295,14 @@ def _batch_problem(header: BatchHeader, data: bytes, next_offset: int) -> str | 
         return f"the batch has {header.size} bytes, {len(data)} are left"
     if not crc_matches(data, header):
         return "the CRC32C is wrong"
+    # Holes are as they should be: compaction leaves them.
     if header.base_offset < next_offset:
         return f"offset {header.base_offset} after {next_offset - 1}"
     return None
 
 
 def _entries(files: FileSystem, path: str, kind: str) -> list[tuple[int, int]]:
-    """All entries; KafkaError(KAFKA_STORAGE_ERROR) if they are not in order."""
+    """Return all entries. Raises KafkaError(KAFKA_STORAGE_ERROR) if they are not in order."""
     file = LazyFile(files, path, create=False)
     index_type = OffsetIndex if kind == "index" else TimeIndex
     index = index_type(file, _base_offset(path), _INDEX_BYTES_MAX)

@@ -18,14 +18,19 @@ class LogSettings:
     recovery_threads: int = 2
     """The number of logs of a directory that are opened at the same time."""
     checkpoint_interval_ms: int = 5_000
+    """The interval at which checkpoints are written and complete segments flushed."""
     retention_check_interval_ms: int = 300_000
+    """The interval at which logs are checked for segments that expired."""
     flush_scheduler_interval_ms: int = 1_000
     """The interval at which logs are checked against their `flush.ms`."""
     producer_id_expiration_ms: int = _DAY_MS
+    """The time after which a silent producer's sequence numbers are forgotten."""
     cleaner_enable: bool = True
+    """Whether topics that ask for it are compacted."""
     cleaner_backoff_ms: int = 15_000
     """The interval at which logs are checked for being dirty enough to be compacted."""
     cleaner_dedupe_buffer_bytes: int = 128 << 20
+    """The bound on the keys of one compaction, at 24 bytes each: some five million."""
 
 
 def log_settings(config: NodeConfig) -> LogSettings:

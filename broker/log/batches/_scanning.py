@@ -54,9 +54,11 @@ class Scan:
 def scan(
     records: Buffer, count: int, wanted: Scan, pause: Callable[[], None] | None = None
 ) -> None:
-    """Walks the decompressed records of a batch; KafkaError(INVALID_RECORD) for the first that
-    cannot be read. Records that can, but may not be, are named in `wanted`. `pause` is called
-    after every SLICE_RECORDS.
+    """Walk the decompressed records of a batch.
+
+    Records that can be read, but that the topic does not take, are named in `wanted`. `pause` is
+    called after every SLICE_RECORDS. Raises KafkaError(INVALID_RECORD) for the first record that
+    cannot be read.
     """
     if count * RECORD_BYTES_MIN > len(records):
         raise _broken(f"{count} records do not fit into {len(records)} bytes")
@@ -79,7 +81,7 @@ def scan(
 
 
 def _one(data: Buffer, at: int, index: int, wanted: Scan) -> int:
-    """Checks the record that begins at `at`; returns where it ends."""
+    """Check the record that begins at `at`; return where it ends."""
     byte = data[at]
     size, at = (_SMALL[byte], at + 1) if byte < _LARGE else _number(data, at, _INT)
     end = at + size
@@ -94,6 +96,7 @@ def _one(data: Buffer, at: int, index: int, wanted: Scan) -> int:
     timestamp = wanted.base_timestamp + delta
     byte = data[at]
     delta, at = (_SMALL[byte], at + 1) if byte < _LARGE else _number(data, at, _INT)
+    # Else two records could have one offset, and a reader would pass over the second.
     if delta != index:
         raise _broken(f"record {index} has offset delta {delta}")
     at = _key_and_value(data, at, index, wanted)
@@ -147,7 +150,10 @@ def _headers(data: Buffer, at: int, end: int, index: int) -> int:
 
 
 def _number(data: Buffer, at: int, bytes_max: int) -> tuple[int, int]:
-    """The zigzag number at `at`, and where it ends; IndexError if it does not end in time."""
+    """Return the zigzag number at `at`, and where it ends.
+
+    Raises IndexError if it has more than `bytes_max` bytes, or more bits than they are for.
+    """
     value = 0
     for shift in range(0, 7 * bytes_max, 7):
         byte = data[at]

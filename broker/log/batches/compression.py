@@ -27,7 +27,9 @@ CODECS = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zst
 """The codec by its name in `compression.type`."""
 NAMES = {number: name for name, number in CODECS.items()}
 OPENED_BYTES_MAX = 64 << 20
+"""The most bytes that a batch may unpack to, unless the caller allows less."""
 _GROWTH = 8
+"""From one buffer to the next larger one that is tried."""
 _GZIP_WINDOW_BITS = 31
 _XERIAL = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
@@ -42,7 +44,11 @@ _LZ4_STORED = 1 << 31
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int = OPENED_BYTES_MAX) -> Buffer:
-    """The records; KafkaError(CORRUPT_MESSAGE) if they cannot be unpacked, or are more bytes."""
+    """Return the bytes of the records of a batch.
+
+    Uncompressed ones are returned as they are, without a copy. Raises KafkaError(CORRUPT_MESSAGE)
+    if the bytes cannot be unpacked, or become more than `bytes_max`.
+    """
     if codec == NONE or not len(data):
         return data
     opener = _OPENERS.get(codec)
@@ -59,7 +65,7 @@ def decompress(codec: int, data: Buffer, bytes_max: int = OPENED_BYTES_MAX) -> B
 
 
 def compress(codec: int, data: Buffer, config: TopicConfig) -> bytes:
-    """The records packed, at the topic's level where the codec has levels."""
+    """Return the records packed, at the topic's level where the codec has levels."""
     if codec == GZIP:
         packer = zlib.compressobj(config.compression_gzip_level, wbits=_GZIP_WINDOW_BITS)
         return packer.compress(data) + packer.flush()
@@ -79,6 +85,7 @@ class _BrokenError(Exception):
 def _open_gzip(data: Buffer, bytes_max: int) -> Buffer:
     opener = zlib.decompressobj(_GZIP_WINDOW_BITS)
     opened = opener.decompress(data, bytes_max)
+    # A stream that ends early opens without an error, as far as it goes: its CRC is at its end.
     if opener.unconsumed_tail:
         raise _BrokenError(f"more than {bytes_max} bytes")
     if not opener.eof:
@@ -91,7 +98,11 @@ def _open_gzip(data: Buffer, bytes_max: int) -> Buffer:
 def _open_into(
     opener: Callable[[bytes, bytearray], int], data: Buffer, sizes: tuple[int, ...]
 ) -> Buffer:
-    """Opens into the first buffer that is large enough: most batches need the small one."""
+    """Open into the first buffer that is large enough: most batches need the small one.
+
+    The libraries raise the same error for a buffer that is too small as for broken bytes. So bytes
+    that are broken cost an attempt with each size.
+    """
     for size in sizes[:-1]:
         out = bytearray(size)
         try:
@@ -112,7 +123,7 @@ def _sizes(data: Buffer, bytes_max: int) -> tuple[int, ...]:
 
 
 def has_linked_blocks(data: Buffer) -> bool:
-    """Whether LZ4's blocks depend on earlier ones, which clients in Java cannot read."""
+    """Return whether LZ4's blocks depend on earlier ones, which clients in Java cannot read."""
     return len(data) > _LZ4_FLAGS_AT and not data[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT
 
 
@@ -126,6 +137,7 @@ def _open_zstd(data: Buffer, bytes_max: int) -> Buffer:
 
 def _open_snappy(data: Buffer, bytes_max: int) -> Buffer:
     view = memoryview(data)
+    # librdkafka writes one plain block, clients in Java a stream of them after a header.
     if bytes(view[: len(_XERIAL)]) != _XERIAL:
         return _open_snappy_block(view, bytes_max)
     opened, at = bytearray(), len(_XERIAL_HEADER)

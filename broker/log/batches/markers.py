@@ -48,7 +48,11 @@ class Marker(NamedTuple):
 
 
 def encoded(marker: EndMarker, now_ms: int) -> tuple[bytes, BatchHeader]:
-    """The control batch, not placed in a log yet; `now_ms` is the wall clock."""
+    """Return the control batch, not placed in a log yet; `now_ms` is the wall clock.
+
+    It has no sequence number: a coordinator repeats a marker until it is answered, and the log
+    recognises the repetition by the coordinator's epoch and the producer's state.
+    """
     invariant(marker.producer_id != NO_PRODUCER, "a marker ends the transaction of a producer")
     kind = MarkerKind.COMMIT if marker.commit else MarkerKind.ABORT
     key = _KEY.pack(_VERSION, kind)
@@ -76,7 +80,7 @@ def encoded(marker: EndMarker, now_ms: int) -> tuple[bytes, BatchHeader]:
 
 
 def parse(batch: Buffer, header: BatchHeader) -> Marker | None:
-    """The marker in a control batch; None if compaction emptied it, or it is of another kind.
+    """Return the marker in a control batch; None if compaction emptied it, or for another kind.
 
     Raises KafkaError(CORRUPT_MESSAGE) if the record cannot be read.
     """

@@ -37,10 +37,13 @@ NO_SEQUENCE = -1
 SEQUENCE_MAX = 2**31 - 1
 
 CODEC_MASK = 0x07
+"""Bits of the attributes: the codec of the records."""
 LOG_APPEND_TIME = 0x08
+"""All records have the broker's time, `max_timestamp`; theirs in the bytes do not count."""
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
+"""The base timestamp is the delete horizon of a compacted batch (KIP-534)."""
 
 
 class NotOneBatchError(KafkaError):
@@ -52,17 +55,22 @@ class BatchHeader(NamedTuple):
 
     base_offset: int
     length: int
+    """Bytes after this field."""
     leader_epoch: int
+    """The epoch of the leader that appended the batch."""
     magic: int
     crc: int
+    """CRC32C of everything from the attributes on."""
     attributes: int
     last_offset_delta: int
     base_timestamp: int
+    """Milliseconds; each record has the difference from it."""
     max_timestamp: int
     producer_id: int
     producer_epoch: int
     base_sequence: int
     record_count: int
+    """Less than the offsets that the batch covers, if compaction has removed records."""
 
     @property
     def size(self) -> int:
@@ -107,17 +115,24 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """Reads the header that begins at `position`; the bytes must be there."""
+    """Return the header that begins at `position`; the bytes must be there.
+
+    Nothing is checked. What comes from outside goes to `shape_problem` next, since a negative
+    length would lead a reader back to where it was.
+    """
     return BatchHeader._make(_HEADER.unpack_from(data, position))
 
 
 def is_packed_with(codec: int, batch: Buffer) -> bool:
-    """Whether the header names this codec; what is no batch names none."""
+    """Return whether the header names this codec; what is no batch names none."""
     return len(batch) >= HEADER_BYTES and batch[_ATTRIBUTES_AT] & CODEC_MASK == codec
 
 
 def crc_matches(data: Buffer, header: BatchHeader, position: int = 0) -> bool:
-    """Whether the CRC32C of the batch that begins at `position` is right."""
+    """Return whether the CRC32C of the batch that begins at `position` is right.
+
+    The whole batch must be there: of the bytes that are missing no checksum is taken.
+    """
     view = memoryview(data)
     return crc32c(view[position + CRC_COVERS_FROM : position + header.size]) == header.crc
 
@@ -125,11 +140,14 @@ def crc_matches(data: Buffer, header: BatchHeader, position: int = 0) -> bool:
 def check_produced(
     batch: Buffer, batch_bytes_max: int, *, is_sequenced: bool = True
 ) -> BatchHeader:
-    """The header of the one batch that a client may send to a partition.
+    """Return the header of the one batch that a client may send to a partition.
 
-    Only what the broker writes itself may lack a sequence number.
+    `batch_bytes_max` is the topic's `max.message.bytes`. Only what the broker writes itself may
+    lack a sequence number (`is_sequenced`).
+
     Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, or INVALID_RECORD, also for the formats
-    before magic 2. One that nobody knows is no batch at all.
+    before magic 2. One that nobody knows is no batch at all. MESSAGE_TOO_LARGE comes before what
+    the batch says of itself: clients divide such a batch, and give up on the other errors.
     """
     size = len(batch)
     if size < HEADER_BYTES:
@@ -147,6 +165,7 @@ def check_produced(
         raise NotOneBatchError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
     if claimed > size:
         raise NotOneBatchError(ErrorCode.INVALID_RECORD, "less than one batch for a partition")
+    # The CRC comes before the fields: in damaged bytes a field would be blamed that was sent right.
     if claimed != size or not crc_matches(batch, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "length or CRC32C of the batch is wrong")
     _check_fields(header)
@@ -173,7 +192,11 @@ def _check_fields(header: BatchHeader) -> None:
 def placed(
     batch: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int
 ) -> tuple[list[Buffer], BatchHeader]:
-    """The batch with its place in the log, as pieces to write: only the first 16 bytes are new."""
+    """Return the batch with its place in the log, as pieces to write.
+
+    Only the first 16 bytes are new. The CRC does not cover them, so a batch is stored as it was
+    sent, without a copy and without a second checksum.
+    """
     invariant(base_offset >= 0, "the offsets of a log begin at 0")
     place = _PLACE.pack(base_offset, header.length, leader_epoch)
     moved = BatchHeader(base_offset, header.length, leader_epoch, *header[3:])
@@ -181,14 +204,17 @@ def placed(
 
 
 def stamped(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
-    """The batch with the broker's time as its records' timestamp (LogAppendTime)."""
+    """Return the batch with the broker's time as its records' timestamp (LogAppendTime)."""
     attributes = header.attributes | LOG_APPEND_TIME
     changed = header._replace(attributes=attributes, max_timestamp=now_ms)
     return assembled(changed, memoryview(batch)[HEADER_BYTES:])
 
 
 def assembled(header: BatchHeader, records: Buffer) -> tuple[bytes, BatchHeader]:
-    """A batch of a header and the bytes of its records; length and CRC32C are made to fit."""
+    """Return a batch of a header and the bytes of its records, and the header that it has.
+
+    Length and CRC32C are made to fit; the other fields stay, so they must fit the records.
+    """
     body = _AFTER_CRC.pack(*header[5:]) + records
     length = len(body) + CRC_COVERS_FROM - PREFIX_BYTES
     whole = header._replace(length=length, crc=crc32c(body))
@@ -200,7 +226,10 @@ def assembled(header: BatchHeader, records: Buffer) -> tuple[bytes, BatchHeader]
 
 
 def split_fetched(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Each whole batch of what a leader sent; an incomplete last one is left out.
+    """Yield each whole batch of what a leader sent; an incomplete last one is left out.
+
+    A leader cuts a response at a number of bytes, not at a batch (KIP-74). The follower asks for
+    the rest with its next Fetch.
 
     Raises KafkaError(CORRUPT_MESSAGE) when it comes to a damaged batch.
     """

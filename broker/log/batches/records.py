@@ -1,5 +1,8 @@
 """The records inside a batch, opened only where the header does not do.
 
+Look-ups by time, compaction, and replay by coordinators need them. Produced batches are walked by
+`_scanning`, which makes no object of a record.
+
 Source: "Record" in the Apache Kafka protocol documentation (variable-length integers are zigzag
 encoded).
 """
@@ -54,7 +57,10 @@ class Record(NamedTuple):
 
 
 def opened(batch: Buffer, header: BatchHeader) -> list[Record]:
-    """All records of the batch. KafkaError(CORRUPT_MESSAGE) if they are not as they must be."""
+    """Return all records of the batch, in order; headers of records stay opaque bytes.
+
+    Raises KafkaError(CORRUPT_MESSAGE) if they cannot be unpacked, or one ends beyond its length.
+    """
     data = memoryview(decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size]))
     if header.record_count * RECORD_BYTES_MIN > len(data):
         raise _cut_short(header)
@@ -90,7 +96,7 @@ def _record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, 
 
 
 def value_of(record: Record) -> bytes | None:
-    """The record's value; None for a tombstone."""
+    """Return the record's value; None for a tombstone."""
     if not record.has_value:
         return None
     key_size, at = _varint(record.tail, 0)
@@ -99,8 +105,12 @@ def value_of(record: Record) -> bytes | None:
 
 
 def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | None, bytes | None]]:
-    """The key and value of each record: as `opened` with `value_of`, in a third of the time, for
-    who replays a million of them. Most numbers have one byte, which are decoded by a table.
+    """Return the key and value of each record: as `opened` with `value_of`, in a third of the time.
+
+    A coordinator that takes over a partition replays a million of them before it answers. Most
+    numbers have one byte, which are decoded by a table, in line.
+
+    Raises KafkaError(CORRUPT_MESSAGE) as `opened` does.
     """
     packed = memoryview(batch)[HEADER_BYTES : header.size]
     data = bytes(decompress(header.codec, packed))
@@ -140,7 +150,10 @@ def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | No
 
 
 def encoded(record: Record, header: BatchHeader) -> bytes:
-    """The record's bytes in a batch whose base offset and base timestamp are the header's."""
+    """Return the record's bytes in a batch whose base offset and timestamp are the header's.
+
+    Needed where the base timestamp changes: the records' own are differences from it.
+    """
     within = header.base_offset <= record.offset <= header.last_offset
     invariant(within, "a record keeps its offset, which its batch covers")
     body = b"".join(
@@ -157,7 +170,11 @@ def encoded(record: Record, header: BatchHeader) -> bytes:
 def first_at_or_after(
     batch: Buffer, header: BatchHeader, timestamp: int, offset: int
 ) -> TimestampOffset | None:
-    """The first record of the batch not older than `timestamp` and not before `offset`."""
+    """Return the first record of the batch not older than `timestamp` and not before `offset`.
+
+    `timestamp` is in milliseconds. None if there is none, also where the header says otherwise:
+    compaction may have removed the record with the largest timestamp.
+    """
     for found in _timestamps(batch, header):
         if found.timestamp >= timestamp and found.offset >= offset:
             return found
@@ -167,7 +184,7 @@ def first_at_or_after(
 def newest(
     batch: Buffer, header: BatchHeader, search: Search = first_at_or_after
 ) -> TimestampOffset:
-    """The first record that bears the batch's largest timestamp."""
+    """Return the first record that has the batch's largest timestamp."""
     found = search(batch, header, header.max_timestamp, 0)
     return found or TimestampOffset(header.max_timestamp, header.last_offset)
 
@@ -215,7 +232,7 @@ def _varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """The zigzag encoding of a number of at most 64 bits."""
+    """Return the zigzag encoding of a number of at most 64 bits."""
     left = (value << 1) ^ (value >> 63)
     out = bytearray()
     while left >= 0x80:

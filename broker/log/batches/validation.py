@@ -66,9 +66,10 @@ def prepared(
     is_sequenced: bool = True,
     pause: Callable[[], None] | None = None,
 ) -> Prepared:
-    """The batch if the topic takes it, in the topic's codec; `now_ms` is the wall clock.
+    """Return the batch if the topic takes it, in the topic's codec; `now_ms` is the wall clock.
 
     `pause` is called now and then during a long walk, see `Worker.pause`.
+
     Raises KafkaError: what `check_produced` says, INVALID_RECORD for what cannot be read,
     MESSAGE_TOO_LARGE for more than RECORDS_MAX records, or if the topic's codec needs more than
     `max.message.bytes`; RECORD_LIST_TOO_LARGE if no segment holds it.
@@ -81,7 +82,10 @@ def prepared(
 
 
 def prepared_at_once(batch: Buffer, config: TopicConfig, now_ms: int) -> Prepared | None:
-    """As `prepared`, for the event loop; None if that may take long."""
+    """Return the batch as `prepared` does, for the event loop; None if that may take long.
+
+    Then nothing is decided yet, not even an error: a worker prepares the batch from the start.
+    """
     if len(batch) > AT_ONCE_BYTES_MAX:
         return None
     header = _header(batch, config, is_sequenced=True)
@@ -118,7 +122,9 @@ def _prepared(
     now_ms: int,
     pause: Callable[[], None] | None,
 ) -> Prepared:
+    # Without a key a record of a compacted topic could never be replaced, and so never removed.
     wanted = Scan(header.base_timestamp, keys_needed="compact" in config.cleanup_policy)
+    # Where the broker's time replaces the producers', theirs may be anything.
     if config.message_timestamp_type != _BROKER_TIME:
         wanted.newest = min(now_ms + config.message_timestamp_after_max_ms, LONG_MAX)
         if config.message_timestamp_before_max_ms != LONG_MAX:
