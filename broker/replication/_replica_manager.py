@@ -128,7 +128,7 @@ class ReplicaManager(LogListener):
         self._changes = RoleChanges(context.runtime.log)
         self._new_replicas = PartitionChangeQueue(self._take, self._changes.log_changes)
         self._changed = PartitionChangeQueue(self._take, self._changes.log_changes, CHANGES_AT_ONCE)
-        """Of those that are replica; no partition is in both."""
+        """Of partitions that are here; no partition is in both queues."""
         self._brokers = BrokerDirectory(context.config.inter_broker_listener)
         readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
         self._cold_reads = cold_reads.ColdReads(readers, self._replicas)
@@ -199,7 +199,10 @@ class ReplicaManager(LogListener):
         self._logs.invariants()
 
     async def start(self) -> None:
-        """Recover the logs; partitions are served once an image names them."""
+        """Recover the logs; partitions are served once an image names them.
+
+        Until then this broker cannot know which of its logs lead, or are of topics that exist.
+        """
         await self._logs.start(self)
         self._context.stopped_cleanly(self._logs.clean_epoch)
         self._background.start(self._new_replicas.run())
@@ -227,6 +230,7 @@ class ReplicaManager(LogListener):
         New replicas and changes are queued and applied a few at a time, except those of internal
         topics.
         """
+        # With the first image, and before any replica takes a log over: later no log is a stray.
         if self._image is EMPTY_IMAGE:
             for path in self._logs.keep_one(partial(_topic_id, image)):
                 self._context.runtime.log.warning("second_log_set_aside", path=path)
@@ -309,6 +313,8 @@ class ReplicaManager(LogListener):
         end = replica.log.log_end_offset
         if replica.state.become_leader(image, log_end_offset=end, now_ms=self._now_ms()):
             self._fetchers.unfollow(replica.partition)
+            # Before any append: a follower of the former leader is cut by this entry, even if this
+            # leader never writes a batch in its epoch (KIP-101).
             replica.log.epochs.assign(image.leader_epoch, end)
             self._ack_flusher.request(replica)
             self._changes.leads(replica, end)
@@ -432,6 +438,7 @@ class ReplicaManager(LogListener):
             results.append(result)
             if acks == ALL_IN_SYNC and result.error is ErrorCode.NONE:
                 awaited[index] = Awaited(self._replicas[partition], required_offset)
+        # After all appends, so that a Fetch that waits for several partitions finds all of them.
         for partition, _ in entries:
             self._wake(partition)
         if not awaited:
@@ -451,6 +458,7 @@ class ReplicaManager(LogListener):
         try:
             done = replica.append(batch, acks, self._now_ms(), self._context.runtime.wall_ms())
         except KafkaError as error:
+            # One partition's refusal is no reason to refuse the others of the request.
             hint = replica.hint_for(error.code)
             start = replica.log.log_start_offset if _tells_log_start(error) else -1
             bad = error.records if isinstance(error, RecordsRefusedError) else {}
@@ -487,6 +495,8 @@ class ReplicaManager(LogListener):
             if replica is None:
                 continue
             error, moved = replica.follower_fetched(wanted, params, now_ms)
+            # Without a move no produce is complete and no consumer sees more: with hundreds of
+            # followers' fetches a second this is the common case.
             if moved:
                 self._wake(wanted.partition)
             if self._deletes:
@@ -606,10 +616,17 @@ class ReplicaManager(LogListener):
                     self._wake(replica.partition)
 
     def _flushed(self, replica: Partition) -> None:
+        """Advance after more of this leader's log has become durable: its own end may have been
+        what the high watermark waited for.
+        """
         if replica.advance(self._now_ms()):
             self._wake(replica.partition)
 
     def _isr_answered(self, replica: Partition) -> None:
+        """Advance after a response to a proposal: a smaller ISR needs fewer replicas to commit.
+
+        Wake in any case, for with too few replicas in sync waiting produces have an answer now.
+        """
         replica.advance(self._now_ms())
         self._wake(replica.partition)
 
@@ -624,6 +641,10 @@ class ReplicaManager(LogListener):
             self._fetchers.touch(partition)
 
     def _wake(self, partition: TopicPartition) -> None:
+        """Answer the requests that a change of the partition completes.
+
+        Marked dirty first, so that a Fetch that is answered here reads the change in its session.
+        """
         replica = self._replicas.get(partition)
         if replica is not None:
             replica.mark_dirty()

@@ -105,7 +105,10 @@ class FutureLog:
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes are still to be copied; exact if it is less than LAST_BYTES."""
+        """The bytes that are still to be copied; exact if less than LAST_BYTES.
+
+        Of more it may be those of one segment only, which is enough to know that it is not little.
+        """
         behind = self.copy.log_end_offset, self.log.log_end_offset
         return 0 if behind[0] == behind[1] else self.log.bytes_between(*behind)
 
@@ -118,7 +121,11 @@ class FutureLog:
         self.invariants()
 
     def take_rest(self) -> bool:
-        """Copy what is missing if it is little; return whether nothing is missing now."""
+        """Copy what is missing if it is little; return whether nothing is missing now.
+
+        On the event loop, so that no batch comes between the last one copied and the switch. More
+        than LAST_BYTES would stall it.
+        """
         log, copy = self.log, self.copy
         end, left = log.log_end_offset, LAST_BYTES
         while copy.log_end_offset < end and left > 0:
@@ -138,7 +145,10 @@ class FutureLog:
         copy.high_watermark = log.high_watermark
 
     def facts(self) -> LogFacts:
-        """Return the copy as DescribeLogDirs lists it."""
+        """Return the copy as DescribeLogDirs lists it: its size in bytes, and its lag in records.
+
+        As of the last moment when no worker was writing to it.
+        """
         size, end = self._noted
         return LogFacts(self.partition, size, max(self.log.log_end_offset - end, 0), is_future=True)
 
@@ -181,7 +191,10 @@ class FutureLogs:
         self._more.set()
 
     def _made(self, target: LogDirectory, log: PartitionLog) -> PartitionLog:
-        """Create the empty copy."""
+        """Create the empty copy.
+
+        Its name tells a start after a crash that this is no log of the broker's, however complete.
+        """
         name = f"{log.partition}.{self._runtime.uuid().hex}-future"
         if len(name) > NAME_MAX:
             text = f"{log.partition}: its name is too long for a copy's to be made of it"
@@ -205,7 +218,7 @@ class FutureLogs:
                 self._discard(future)
 
     def facts(self, directory: LogDirectory) -> list[LogFacts]:
-        """The copies that grow in a directory."""
+        """Return the copies that grow in a directory."""
         return [future.facts() for future in self._futures.values() if future.target is directory]
 
     async def run(self) -> None:

@@ -108,7 +108,11 @@ class LogDirectory:
         self.flusher.invariants()
 
     def adopt(self, log: PartitionLog) -> None:
-        """Add a log, which from now on uses this directory's flusher and fails with it."""
+        """Add a log, which from now on uses this directory's flusher and fails with it.
+
+        A copy that has moved here brings none of its former directory's: a failure there must not
+        take it offline.
+        """
         invariant(log.partition not in self.logs, "a directory has one log of a partition")
         self.logs[log.partition] = log
         log.flusher = self.flusher
@@ -116,7 +120,11 @@ class LogDirectory:
         log.wall_ms = self._wall_ms
 
     def fail(self, error: BaseException) -> None:
-        """Take the directory offline: the disk refused something, so nothing in it is reliable."""
+        """Take the directory offline: the disk refused something, so nothing in it is reliable.
+
+        All its logs stop at once, also those whose files still can be written. After a failed
+        fsync another one may succeed without having written anything.
+        """
         if self.offline is not None:
             return
         self.offline = error
@@ -150,7 +158,10 @@ class LogDirectory:
         closing: bool = False,
         worker: Worker | None = None,
     ) -> None:
-        """Make everything durable that must be. An error takes the directory offline."""
+        """Make everything durable that must be. An error takes the directory offline.
+
+        `rolled_only` leaves out the active segment: it is flushed by `flush.ms`, or by the system.
+        """
         try:
             plan = log.flush_plan(rolled_only=rolled_only, closing=closing)
             if plan is not None:
@@ -180,6 +191,7 @@ class LogDirectory:
     async def write_checkpoints(self) -> None:
         """Write the checkpoints that changed. An error takes the directory offline."""
         for name, offsets in self.offsets().items():
+            # Most checkpoints of an idle broker are as they were; each write is two fsyncs.
             if self._written.get(name, {}) == offsets:
                 continue
             self._written[name] = offsets
@@ -210,6 +222,7 @@ class LogDirectory:
         try:
             self._write_together(waiting)
         except OSError:
+            # One log may have been deleted meanwhile, which is no failure of the disk.
             return self._write_alone(waiting)
         return []
 
@@ -311,7 +324,10 @@ class _SetAside(NamedTuple):
 
 
 class _Looked:
-    """The state of a directory before its logs are opened."""
+    """The state of a directory before its logs are opened.
+
+    Taken on the worker in one go, since every question of it blocks.
+    """
 
     def __init__(
         self,
@@ -371,6 +387,7 @@ def _partitions_in(files: FileSystem, path: str) -> list[TopicPartition]:
     for name in files.names(path):
         if not files.is_directory(f"{path}/{name}"):
             continue
+        # A crash came between the new name and the removal: no log must be opened from it.
         if _DELETED_NAME.fullmatch(name):
             files.remove_tree(f"{path}/{name}")
             continue
@@ -416,10 +433,12 @@ def _open(
         clean=found.clean,
         rewrite=found.rewrite,
     )
+    # Segments do not show which of their records DeleteRecords has hidden.
     log_start = checkpoint(checkpoints.LOG_STARTS)
     if log_start > log.log_end_offset:
         log.restart_at(log_start)
     log.advance_log_start(log_start)
+    # The checkpoint may be older than the log's start, or newer than what a crash left of its end.
     high_watermark = checkpoint(checkpoints.HIGH_WATERMARKS)
     log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
     log.producers.prune_undo(log.high_watermark)

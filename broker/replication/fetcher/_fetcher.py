@@ -142,7 +142,8 @@ class FollowerSession(Generic[K, W]):
         """Note the leader's response to the Fetch."""
         if error is not ErrorCode.NONE:
             self._restart()
-            # What the leader does not have it need not end.
+            # The first Fetch of a new session names the old one, so that the leader ends it. What
+            # the leader does not have it need not end.
             self._id = self._id if error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND else 0
         elif session_id == _NO_SESSION:
             # It had no room for a session, or has ended an empty one.
@@ -153,7 +154,11 @@ class FollowerSession(Generic[K, W]):
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def failed(self) -> None:
-        """Note that no response came, so that the leader's knowledge is unknown."""
+        """Note that no response came, so that the leader's knowledge is unknown.
+
+        The request may have been lost, or its response. In the second case the leader's epoch has
+        moved on, and it would refuse the next incremental Fetch.
+        """
         self._restart()
 
     def _restart(self) -> None:
@@ -275,7 +280,11 @@ class Followings:
             self.session.drop(following.key)
 
     def hold(self, is_held: Callable[[Following], bool], until: float) -> None:
-        """Leave out the partitions for which `is_held`, unless they wait already; looks at all."""
+        """Leave out the partitions for which `is_held`, until the loop's time `until`.
+
+        Those that wait already keep their time. Looks at all partitions, unlike the rest of this
+        class, so it is called only while the rate is exceeded.
+        """
         for following in self:
             if following not in self._waiting and is_held(following):
                 self.wait(following, until)
@@ -341,9 +350,11 @@ class Fetcher:
         self._is_waiting = False
         """Whether a Fetch is at the leader."""
         self._interrupted = False
+        """Whether this fetcher ended its own Fetch, which is then no failure of the leader."""
         self._gathering = Deadline(self._loop, self._interrupt)
         """Runs while partitions gather for which the Fetch that waits is ended."""
         self._failures = 0
+        """The failed Fetches since the last one that was answered."""
 
     def invariants(self) -> None:
         """Check that every partition here follows this fetcher's leader."""
@@ -361,11 +372,17 @@ class Fetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no partition follows this leader."""
+        """Whether no partition follows this leader: then the fetcher is ended, to end its
+        connection and the session that the leader keeps for it.
+        """
         return not self._followings
 
     def follow(self, replica: Partition) -> None:
-        """Add a partition, or note its new leader epoch."""
+        """Add a partition, or note its new leader epoch.
+
+        Its first Fetch in the epoch has the last epoch of its log, by which the leader finds where
+        the two logs diverge. No truncation is needed before (KIP-595).
+        """
         self._followings.follow(replica)
         self._changed.set()
         if self._gathering.at_s is None:
@@ -436,7 +453,11 @@ class Fetcher:
             await self._pause(None if ready_at is None else ready_at - self._loop.time())
 
     def _is_ready(self) -> bool:
-        """Return whether a partition may be asked for now."""
+        """Return whether a partition may be asked for now.
+
+        Over the rate of `follower.replication.throttled.rate`, those are held back that are
+        throttled and behind (KIP-73). The others are in the same session, and go on.
+        """
         now = self._loop.time()
         ready = self._followings.is_ready(now)
         if not self._throttle.is_exceeded(int(now * 1000)):
@@ -481,7 +502,8 @@ class Fetcher:
     async def _flush(self) -> None:
         """Make the batches durable that count only then (`flush.on.ack`).
 
-        A follower's position in the next Fetch says that it has everything below.
+        All flushes are begun before the first is awaited, so that the disk can order them. A
+        follower's position in the next Fetch says that it has everything below.
         """
         waiting = [one for one in self._followings.touched if one.replica.awaits_flush]
         flushes = [f.replica.log.flush_through(f.replica.log.log_end_offset) for f in waiting]

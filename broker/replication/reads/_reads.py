@@ -153,6 +153,7 @@ class Reads:
         urgent = self._selects and self._must_notify(params.replica_id, partitions)
         results = self._read(params, partitions)
         self._cold_reads.read_ahead(params, partitions)
+        # A Fetch that names nothing waits for nothing, unless its session has idle partitions.
         nothing = not partitions and (index is None or not index.has_idle)
         at_once = nothing or urgent or params.max_wait_ms <= 0
         if at_once or is_enough(results, params.min_bytes):
@@ -174,6 +175,7 @@ class Reads:
         return self._waiting.wait(operation, watched, params.max_wait_ms)
 
     def _join(self, operation: DelayedFetch, wanted: FetchPartition) -> None:
+        """Add a partition that became dirty while the Fetch waits."""
         operation.reads_more(wanted)
         self._waiting.watch(operation, wanted.partition)
 
@@ -183,6 +185,11 @@ class Reads:
         partitions: list[FetchPartition],
         index: FetchSessionIndex | None,
     ) -> list[FetchResult]:
+        """Return the answer of a Fetch that has waited: everything is read again.
+
+        What was found before the wait may be out of date, and a buffer held meanwhile would keep
+        the memory of every waiting consumer.
+        """
         results = self._read(params, partitions)
         self._end(params, partitions, index, results)
         return results
@@ -210,6 +217,12 @@ class Reads:
         return any(h is not None and h.is_behind_in_high_watermark(replica_id) for h in known)
 
     def _read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> list[FetchResult]:
+        """Read from each partition, beginning with number `params.first`, within `max_bytes`.
+
+        The first batch is returned whole, whatever its size: a reader whose limit is below it would
+        never get on (KIP-74). The first partition changes from Fetch to Fetch; otherwise those at
+        the end would starve while those before fill the response.
+        """
         count = len(partitions)
         results: dict[int, FetchResult] = {}
         left, min_one = params.max_bytes, True
@@ -233,6 +246,7 @@ class Reads:
         if params.replica_id != CONSUMER and not replica.state.knows(params.replica_id):
             error = replica.state.check_leader(wanted.current_leader_epoch)
             return FetchResult(error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        # Records are not read for a consumer that is sent elsewhere: it would drop them.
         preferred = self._preferred(replica, wanted, params)
         if preferred != self._broker_id:
             return replica.sends_to(preferred)
@@ -282,7 +296,10 @@ class _ToOpenError(Exception):
 
 
 class _Searches:
-    """The worker's findings in the batches of one lookup."""
+    """The worker's findings in the batches of one lookup.
+
+    The lookup begins again with each finding: the log may have changed while the worker searched.
+    """
 
     def __init__(self) -> None:
         self.found: dict[tuple[object, ...], TimestampOffset | KafkaError | None] = {}
@@ -313,7 +330,11 @@ def _searched(
 
 
 class OffsetLookups:
-    """The lookups of one broker."""
+    """The lookups of one broker: ListOffsets by time, and OffsetForLeaderEpoch.
+
+    By time, the answer is the first record that is not older. A consumer's is below the high
+    watermark or the last stable offset, as its reads are.
+    """
 
     def __init__(
         self,
@@ -385,5 +406,5 @@ class OffsetLookups:
         return None
 
     def close(self) -> None:
-        """Ends the worker."""
+        """End the worker."""
         self._worker.close()
