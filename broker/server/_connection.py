@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
     from collections.abc import Callable
 
-    from raftctl.config import Listener, NodeConfig
+    from raftctl.config import NodeConfig
+    from raftctl.config.addresses import Listener
 
 PIPELINED_MAX = 32
 """Produce requests of one connection that may be unanswered at once."""

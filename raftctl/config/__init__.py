@@ -3,7 +3,8 @@
 `load_config(text, overrides)` parses a properties file and returns a frozen `NodeConfig`;
 `make_config` does the same from a mapping. A key has one definition in `keys`: its type,
 default, bounds and description. `docs/reference/configuration.md` is generated from it.
-`addresses` parses listeners, voters and bootstrap servers.
+`addresses` parses listeners, voters and bootstrap servers. Both modules are public: their names
+are the vocabulary of keys that are more than a number or a text.
 
 Decides: which keys exist, which values are valid, what a default is, which keys of Kafka have
 no effect here and must be refused or warned about.
@@ -21,17 +22,11 @@ from raftctl.config._load import KEYS, load_config, make_config, warn_on_stderr
 from raftctl.config._model import SECTIONS, NodeConfig
 from raftctl.config._properties import parse_properties, write_properties
 from raftctl.config._unused import explained_keys
-from raftctl.config.addresses import Listener, Server, Voter
-from raftctl.config.keys import RACK_AWARE_SELECTOR
 
 __all__ = [
     "KEYS",
-    "RACK_AWARE_SELECTOR",
     "SECTIONS",
-    "Listener",
     "NodeConfig",
-    "Server",
-    "Voter",
     "explained_keys",
     "load_config",
     "make_config",

@@ -28,7 +28,8 @@ from raftctl.storage.log import LOG_START, SEGMENT_BYTES, RecordLog, damaged_not
 from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
-    from raftctl.config import NodeConfig, Server
+    from raftctl.config import NodeConfig
+    from raftctl.config.addresses import Server
     from raftctl.runtime.api import FileSystem, Runtime
     from raftctl.storage.snapshots import Snapshot
 

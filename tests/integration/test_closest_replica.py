@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from raftctl.config import RACK_AWARE_SELECTOR
+from raftctl.config.keys import RACK_AWARE_SELECTOR
 from tests.integration.clusters import running_cluster, wait_healthy
 from tests.integration.test_local_cluster import create, partition_of
 

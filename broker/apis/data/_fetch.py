@@ -21,7 +21,7 @@ from broker.apis.handler.fetch_sessions import (
 )
 from broker.types import CONSUMER, FetchParams, FetchPartition, FetchResult, TopicPartition
 from broker.types import FetchKey as Key
-from raftctl.config import RACK_AWARE_SELECTOR
+from raftctl.config.keys import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

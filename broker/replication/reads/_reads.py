@@ -24,7 +24,7 @@ from broker.log.batches.validation import AT_ONCE_RECORDS_MAX
 from broker.replication.purgatory import DelayedFetch, is_enough
 from broker.replication.reads.cold_reads import WARMINGS_MAX
 from broker.types import CONSUMER, EpochEndOffset, FetchResult, OffsetResult
-from raftctl.config import RACK_AWARE_SELECTOR
+from raftctl.config.keys import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.image import EMPTY_IMAGE
 

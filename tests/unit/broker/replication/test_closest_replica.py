@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from broker.replication.reads import Reads
 from broker.replication.reads._reads import ReplicaView, closest
 from broker.types import CONSUMER, FetchParams, FetchResult
-from raftctl.config import RACK_AWARE_SELECTOR
+from raftctl.config.keys import RACK_AWARE_SELECTOR
 from raftctl.errors import ConfigError, ErrorCode
 from raftctl.metadata.records import PartitionChangeRecord
 from tests.unit.broker.log.batches import make_batch

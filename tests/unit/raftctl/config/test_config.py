@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 import raftctl
-from raftctl.config import KEYS, SECTIONS, Listener, NodeConfig, Voter, load_config, make_config
+from raftctl.config import KEYS, SECTIONS, NodeConfig, load_config, make_config
 from raftctl.config._unused import unused_keys, why_unused
-from raftctl.config.addresses import parse_listeners, parse_voters
+from raftctl.config.addresses import Listener, Voter, parse_listeners, parse_voters
 from raftctl.config.keys import key_of
 from raftctl.errors import ConfigError, KafkaError
 from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS
