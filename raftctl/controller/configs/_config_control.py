@@ -116,6 +116,10 @@ def _check_rules_applied(
 
 
 def _check_resource(image: MetadataImage, resource: ConfigAlteration) -> None:
+    """Raise KafkaError for a resource that has no configs; see `alter_configs`.
+
+    A group need not exist: its configs hold from its first member on.
+    """
     kind, name = resource.resource_type, resource.resource_name
     if kind == TOPIC_RESOURCE:
         if image.topics.by_name(name) is None:
@@ -207,6 +211,7 @@ def _change(values: dict[str, str], change: ConfigChange, definition: tuple[bool
 
 
 def _items(text: str) -> list[str]:
+    """Return the items of a list as it is written, without blanks and empty items."""
     return [item.strip() for item in text.split(",") if item.strip()]
 
 

@@ -121,6 +121,11 @@ def _snapshot_mark(image: MetadataImage, request: UpdateFeaturesRequest) -> list
 def _check(
     image: MetadataImage, update: FeatureUpdate, controllers: ControllerRegistrations
 ) -> None:
+    """Raise KafkaError(INVALID_UPDATE_VERSION) unless the level may be in force from now on.
+
+    The type of the update must agree with its direction: a client that upgrades by a stale view of
+    the cluster must not lower a level.
+    """
     levels = SUPPORTED.get(update.feature)
     if levels is None:
         raise _refused(f"There is no feature {update.feature}; there are {', '.join(SUPPORTED)}")
@@ -196,11 +201,13 @@ def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
 
 
 def _has_directories(image: MetadataImage) -> bool:
+    """Whether any partition has log directories: only then a lower level loses them."""
     topics = image.topics.topics.values()
     return any(partition.directories for topic in topics for partition in topic.partitions.values())
 
 
 def _refused(message: str) -> KafkaError:
+    """Return the error of an update that a node or the image does not allow."""
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
 

@@ -3,7 +3,10 @@
 The id of an entry is a hash of its fields, so an equal entry is the same record. A random id would
 store an entry twice when a client repeats a request whose response was lost.
 
-Sources: KIP-11, KIP-290 (prefixes).
+An entry names one principal, one host, one operation and one resource, by a literal name or by a
+prefix. A filter of a deletion may also leave a field open, or match any pattern that covers a name.
+
+Sources: KIP-11, KIP-140 (requests), KIP-290 (prefixes).
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests.security import AclFilter
 
 _IDS = UUID("6f1c9c58-6d0e-4b52-9e0b-3c1b6a4f7d21")
+"""Namespace of the ids. It is part of the log's format: another one would store entries again."""
 NAME_LENGTH_MAX = 32_767
+"""Characters of a resource's name, a principal or a host: the most that Kafka's protocol holds."""
 
 
 def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerResult:
@@ -64,6 +69,7 @@ def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerR
 
 
 def _record(binding: AclBinding) -> AccessControlEntryRecord:
+    """Return the record of an entry; its id depends on nothing but the fields."""
     fields = (
         binding.resource_type,
         binding.resource_name,
@@ -77,6 +83,10 @@ def _record(binding: AclBinding) -> AccessControlEntryRecord:
 
 
 def _check(binding: AclBinding) -> None:
+    """Raise KafkaError(INVALID_REQUEST) unless every field is one that an entry may have.
+
+    ANY and MATCH are for filters alone: in an entry they would never match a request.
+    """
     kind, _, name = binding.principal.partition(":")
     texts = (binding.resource_name, binding.principal, binding.host)
     problem = None
@@ -130,6 +140,11 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> ControllerR
 
 
 def _filter_problem(wanted: AclFilter) -> str | None:
+    """Return why the filter is refused; None if it is not.
+
+    Types and operations that are unknown match no entry. An unknown pattern type would leave open
+    which names it covers, and a deletion must not guess.
+    """
     if wanted.pattern_type not in list(PatternType):
         return f"pattern_type must be 1 to 4, not {wanted.pattern_type}"
     return None

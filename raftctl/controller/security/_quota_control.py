@@ -3,6 +3,9 @@
 A quota belongs to an entity: a user, a client id, both, or an address. Its name is None for the
 default of its type. Rates are per second; `request_percentage` is of one thread's time.
 
+Entities are stored with their parts in the order of the types. Two requests that name the parts in
+different order mean the same entity, and a broker looks it up by one key.
+
 Source: KIP-546, KIP-612 (connection rates).
 """
 
@@ -65,10 +68,15 @@ def alter_client_quotas(
 
 
 def _sorted(entity: QuotaEntity) -> QuotaEntity:
+    """Return the entity as the image stores it: its parts in the order of their types."""
     return tuple(sorted(entity, key=lambda part: quota_order((part,))))
 
 
 def _alter(image: MetadataImage, wanted: QuotaAlteration) -> list[ClientQuotaRecord]:
+    """Return the records that change one entity; none for values that it has already.
+
+    Raises KafkaError(INVALID_REQUEST) for the entity, a key or a value; then nothing changes.
+    """
     keys = _keys(wanted.entity)
     entity = _sorted(wanted.entity)
     before = image.client_quotas.get(entity)
@@ -111,6 +119,10 @@ def _check_ip(name: str | None) -> None:
 
 
 def _check_value(key: str, value: float, *, whole: bool) -> None:
+    """Raise KafkaError(INVALID_REQUEST) for a value that no broker could apply.
+
+    0 is refused as well: it would block the client for ever, and deletion is asked for by null.
+    """
     if not math.isfinite(value) or value <= 0:
         raise _invalid(f"{key} must be above 0, not {value}")
     if whole and value != int(value):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 HASHES: Mapping[int, str] = {1: "sha256", 2: "sha512"}
 """The mechanisms as the Kafka protocol numbers them: SCRAM-SHA-256 and SCRAM-SHA-512."""
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
+"""Bounds of Kafka; a client computes as many rounds of the hash to log in."""
 SALT_BYTES_MAX = 1_024
 
 
@@ -76,6 +77,10 @@ def _alter(image: MetadataImage, request: AlterScramRequest, user: str) -> list[
 
 
 def _credential(upsertion: ScramUpsertion) -> UserScramCredentialRecord:
+    """Return the record with the two keys derived from the salted password (RFC 5802 §3).
+
+    Raises KafkaError(UNACCEPTABLE_CREDENTIAL) for iterations, salt or password out of bounds.
+    """
     problem = None
     if not ITERATIONS_MIN <= upsertion.iterations <= ITERATIONS_MAX:
         problem = (

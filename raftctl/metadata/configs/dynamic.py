@@ -3,6 +3,11 @@
 A broker key may be set for all brokers (the resource without a name) or for one. Those from which
 the controller decides are the same for all. Every other broker key stands in the broker's file and
 changes with a restart.
+
+A broker key is dynamic if it is the default of a topic's key, or one of a few rates. Its value is
+parsed with the topic's key, so both accept the same values. Its unit may differ: hours of
+`log.retention.hours` are milliseconds of `retention.ms`.
+
 Sources: KIP-226, KIP-339, KIP-848; the configuration reference of Apache Kafka 4.
 """
 
@@ -30,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CLUSTER_WIDE = ("min.insync.replicas", "unclean.leader.election.enable")
-"""Broker keys that the controller's decisions depend on."""
+"""Broker keys that decide elections. No broker has a value of its own: the controller would have to
+choose between the values of a partition's replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +63,25 @@ class BrokerKey:
 
 
 _RATE = "Bytes a second that this broker {} for throttled replicas, see `{}`."
-_OWN_KEYS = (
-    integer_key(
-        "leader.replication.throttled.rate",
-        0,
-        LONG_MAX,
-        LONG_MAX,
-        _RATE.format("sends", "leader.replication.throttled.replicas"),
-    ),
-    integer_key(
-        "follower.replication.throttled.rate",
-        0,
-        LONG_MAX,
-        LONG_MAX,
-        _RATE.format("fetches", "follower.replication.throttled.replicas"),
-    ),
-    integer_key(
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-        0,
-        LONG_MAX,
-        LONG_MAX,
-        "Bytes a second that this broker copies from one of its log directories to another.",
-    ),
+_OWN_KEYS = tuple(
+    integer_key(name, 0, LONG_MAX, LONG_MAX, description)
+    for name, description in {
+        "leader.replication.throttled.rate": _RATE.format(
+            "sends", "leader.replication.throttled.replicas"
+        ),
+        "follower.replication.throttled.rate": _RATE.format(
+            "fetches", "follower.replication.throttled.replicas"
+        ),
+        "replica.alter.log.dirs.io.max.bytes.per.second": (
+            "Bytes a second that this broker copies from one of its log directories to another."
+        ),
+    }.items()
 )
 """Dynamic broker keys that are not the default of a topic key."""
 
 
 def _broker_keys() -> dict[str, BrokerKey]:
+    """Return the dynamic broker keys by name, in alphabetical order."""
     found = {
         key.name: BrokerKey(key.name, key.type, key.default, key.description, key.rule, key)
         for key in _OWN_KEYS
@@ -99,32 +97,22 @@ def _broker_keys() -> dict[str, BrokerKey]:
 BROKER_KEYS: Mapping[str, BrokerKey] = _broker_keys()
 """Every broker key that changes while the broker runs, by name."""
 
+_HEARTBEATS = "How often a member of the group reports."
+_SESSIONS = "A member silent for this long leaves the group."
 GROUP_KEYS: Mapping[str, TopicKey] = {
-    key.name: key
-    for key in (
-        integer_key(
-            "consumer.heartbeat.interval.ms",
-            5_000,
-            15_000,
-            5_000,
-            "How often a member of the group reports.",
-        ),
-        integer_key(
-            "consumer.session.timeout.ms",
-            45_000,
-            60_000,
-            45_000,
-            "A member silent for this long leaves the group.",
-        ),
+    name: integer_key(name, low, high, low, description)
+    for name, low, high, description in (
+        ("consumer.heartbeat.interval.ms", 5_000, 15_000, _HEARTBEATS),
+        ("consumer.session.timeout.ms", 45_000, 60_000, _SESSIONS),
     )
 }
 """Every key of a group, by name."""
 
 
 def validate_broker_config(overrides: Mapping[str, str], *, one_broker: bool) -> None:
-    """Checks the overrides of one broker, or of all.
+    """Check the overrides of one broker, or of all.
 
-    KafkaError(INVALID_CONFIG) names the key and says what it takes; INVALID_REQUEST if the key
+    Raises KafkaError: INVALID_CONFIG names the key and the valid values; INVALID_REQUEST if the key
     cannot change while the broker runs.
     """
     for name in sorted(overrides):
@@ -139,7 +127,10 @@ def validate_broker_config(overrides: Mapping[str, str], *, one_broker: bool) ->
 
 
 def group_keys(bounds: Mapping[str, tuple[int, int]]) -> dict[str, TopicKey]:
-    """`GROUP_KEYS` with these bounds, the least and the greatest value of each key."""
+    """Return `GROUP_KEYS` with these bounds: the least and the greatest value of each key, in ms.
+
+    The bounds are static keys of the controllers, since a group's coordinator may be any broker.
+    """
     return {
         name: integer_key(name, *bounds[name], int(str(key.default)), key.description)
         for name, key in GROUP_KEYS.items()
@@ -149,7 +140,7 @@ def group_keys(bounds: Mapping[str, tuple[int, int]]) -> dict[str, TopicKey]:
 def validate_group_config(
     overrides: Mapping[str, str], keys: Mapping[str, TopicKey] = GROUP_KEYS
 ) -> None:
-    """Checks the overrides of a group; KafkaError(INVALID_CONFIG) names the key."""
+    """Check the overrides of a group. Raises KafkaError(INVALID_CONFIG), which names the key."""
     for name in sorted(overrides):
         key = keys.get(name)
         if key is None:
@@ -164,5 +155,9 @@ def validate_group_config(
 def validate_topic_overrides(
     overrides: Mapping[str, str], for_all_brokers: Mapping[str, str], static: TopicConfig
 ) -> None:
-    """Checks the overrides of a topic where these broker keys are set for all brokers."""
+    """Check the overrides of a topic where these broker keys are set for all brokers.
+
+    Raises KafkaError(INVALID_CONFIG); see `validate_topic_config`. Two values may contradict each
+    other although only one of them is an override.
+    """
     validate_topic_config(overrides, dynamic_defaults(for_all_brokers, static))

@@ -5,6 +5,11 @@ then the broker's own keys (`topic_defaults`), then Kafka's default. Times are m
 are bytes. Overrides are checked before they become records (`validate_topic_config`). A reader of
 an image (`effective`) ignores keys that it does not know.
 
+A key is defined once, as a field with its kind, default and description. The kind decides the type
+in DescribeConfigs, the parser and the sentence about valid values in errors. Keys of features that
+do not exist here, such as tiered storage, are known but keep their defaults: a client that sets
+them all to what it read must not fail, and a value that would promise something is refused.
+
 Source: the topic configuration reference of Apache Kafka 4; KIP-1030 for its bounds.
 """
 
@@ -55,7 +60,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class TopicKey:
-    """One key of a topic."""
+    """One key of a topic, or of a resource whose keys are parsed alike: brokers and groups."""
 
     name: str
     type: ConfigType
@@ -70,7 +75,7 @@ class TopicKey:
 
 
 def text_of(value: Value) -> str:
-    """Return the value as it is written in a config."""
+    """Return the value as it is written in a config; parsing it gives the same value again."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(value) if isinstance(value, tuple) else str(value)
@@ -80,6 +85,8 @@ def text_of(value: Value) -> str:
 
 
 def _integer(low: int, high: int, *, zero: bool = True) -> _Kind:
+    """Return the kind of integers between inclusive bounds; INT or LONG by the greatest."""
+
     def parse(text: str) -> int:
         value = int(_number(text))
         if not low <= value <= high or (value == 0 and not zero):
@@ -92,7 +99,7 @@ def _integer(low: int, high: int, *, zero: bool = True) -> _Kind:
 
 
 def _number(text: str) -> str:
-    """Refuses what only Python takes for a number, such as `1_000`."""
+    """Return the text; ValueError for a number of Python that Java refuses, such as `1_000`."""
     if not re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text):
         raise ValueError(text)
     return text
@@ -107,6 +114,7 @@ def _long(low: int) -> _Kind:
 
 
 def _parse_ratio(text: str) -> float:
+    """Return a number between 0 and 1, inclusive."""
     value = float(_number(text))
     if not 0 <= value <= 1:
         raise ValueError(text)
@@ -114,16 +122,20 @@ def _parse_ratio(text: str) -> float:
 
 
 def _parse_flag(text: str) -> bool:
+    """Return the flag, in any case of letters. Raises KeyError for another word."""
     return {"true": True, "false": False}[text.lower()]
 
 
 def _only_false(text: str) -> bool:
+    """Return False; ValueError for true, which would enable a feature that does not exist."""
     if _parse_flag(text):
         raise ValueError(text)
     return False
 
 
 def _choice(*words: str) -> _Kind:
+    """Return the kind of one word of these; case matters, as in Kafka."""
+
     def parse(text: str) -> str:
         return words[words.index(text)]
 
@@ -131,6 +143,8 @@ def _choice(*words: str) -> _Kind:
 
 
 def _choices(*words: str) -> _Kind:
+    """Return the kind of lists of these words, each at most once; the list may be empty."""
+
     def parse(text: str) -> tuple[str, ...]:
         found = _split(text)
         if len(set(found)) < len(found) or not all(word in words for word in found):
@@ -141,10 +155,12 @@ def _choices(*words: str) -> _Kind:
 
 
 def _split(text: str) -> tuple[str, ...]:
+    """Return the items of a list, without blanks and empty items."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _parse_throttled(text: str) -> tuple[str, ...]:
+    """Return `partition:broker` pairs as they are written, or `*` for all (KIP-73)."""
     items = _split(text)
     pairs = [item.split(":") for item in items]
     if items != ("*",) and not all(
@@ -173,7 +189,7 @@ _WITHOUT_EFFECT = {
     "remote.log.delete.on.disable": f"it must be false: {_NO_TIERS}",
     "remote.storage.enable": f"it must be false: {_NO_TIERS}",
 }
-"""Keys that are known, and why they keep their defaults."""
+"""Known keys without an effect here, with the reason for errors."""
 
 
 def _key(kind: _Kind, default: Value, description: str, *broker_keys: str | tuple[str, int]) -> Any:
@@ -187,7 +203,11 @@ def _key(kind: _Kind, default: Value, description: str, *broker_keys: str | tupl
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """Values in force for a topic."""
+    """Values in force for a topic.
+
+    Frozen and compared by value: partitions of equal topics share one, and a change is found by
+    comparison. Times are milliseconds, sizes bytes.
+    """
 
     cleanup_policy: tuple[str, ...] = _key(
         _choices("delete", "compact"),
@@ -361,6 +381,7 @@ class TopicConfig:
 
 
 def _define(field: dataclasses.Field[Any]) -> TopicKey:
+    """Return the definition that a field of `TopicConfig` carries."""
     kind, default, description, broker_keys = field.metadata["key"]
     name = field.name.replace("_", ".")
     return TopicKey(name, kind.type, default, kind.parse, kind.rule, broker_keys, description)
@@ -392,14 +413,18 @@ def topic_defaults(broker: object) -> TopicConfig:
         for broker_key, factor in key.broker_keys:
             value = getattr(broker, broker_key.replace(".", "_"), None)
             if value is not None:
-                # A factor turns hours to milliseconds; all negative ages mean "for ever".
+                # A factor turns hours into milliseconds; all negative ages mean "for ever".
                 values[_attribute(key.name)] = max(-1, value * factor) if factor > 1 else value
                 break
     return TopicConfig(**_untyped(values))
 
 
 def dynamic_defaults(overrides: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:
-    """Return the values of a topic without overrides, with these dynamic broker keys."""
+    """Return the values of a topic without overrides, with these dynamic broker keys.
+
+    The finest key wins: `log.retention.ms` before `log.retention.minutes`, as in the broker's file.
+    Without overrides the defaults themselves are returned, not a copy of them.
+    """
     values: dict[str, Value] = {}
     for key in TOPIC_KEYS.values() if overrides else ():
         for broker_key, factor in key.broker_keys:
@@ -410,7 +435,10 @@ def dynamic_defaults(overrides: Mapping[str, str], defaults: TopicConfig) -> Top
 
 
 def scaled(key: TopicKey, text: str, factor: int) -> Value:
-    """Return the value of a broker key in the topic key's unit. Raises ValueError."""
+    """Return the value of a broker key in the topic key's unit; ages below 0 become -1.
+
+    Raises ValueError, or KeyError for a flag, if the text is invalid.
+    """
     value = key.parse(text.strip())
     return max(-1, value * factor) if factor > 1 and isinstance(value, int) else value
 
@@ -421,7 +449,8 @@ def topic_config(
     """Return the values in force for a topic.
 
     In order of precedence: the topic's overrides in the image, the dynamic keys of this broker,
-    those of all brokers, then `static`, the values of the broker's file.
+    those of all brokers, then `static`, the values of the broker's file. Without `broker_id` the
+    keys of no single broker count, as on the controller.
     """
     defaults = broker_topic_defaults(image, static, broker_id)
     return effective(image.config(TOPIC_RESOURCE, topic), defaults)
@@ -450,9 +479,10 @@ def effective(overrides: Mapping[str, str], defaults: TopicConfig) -> TopicConfi
 
 
 def validate_topic_config(overrides: Mapping[str, str | None], defaults: TopicConfig) -> None:
-    """Checks overrides that somebody wants to set on a topic.
+    """Check overrides before they become records; a value of None is a key without one.
 
-    KafkaError(INVALID_CONFIG) names the key and says what it takes.
+    Raises KafkaError(INVALID_CONFIG), which names the key and the valid values, for an unknown key,
+    an invalid value, a value that has no effect here, and values that contradict each other.
     """
     values: dict[str, str] = {}
     for name in sorted(overrides):
@@ -474,10 +504,10 @@ def validate_topic_config(overrides: Mapping[str, str | None], defaults: TopicCo
 
 
 def refuse_without_effect(name: str, key: TopicKey, value: Value) -> None:
-    """KafkaError(INVALID_CONFIG) for a value that would promise what does not happen.
+    """Raise KafkaError(INVALID_CONFIG) for a value that would promise what does not happen.
 
-    Only where somebody sets it: what a former release took for a topic must stay readable. `name`
-    is the key as it was given, `key` the topic's.
+    Only a new value is refused. One that a former release accepted must stay readable, or its topic
+    could not be served. `name` is the key as it was given, `key` the topic's.
     """
     if key.name in _WITHOUT_EFFECT and value != key.default:
         shown = text_of(value)
@@ -486,10 +516,12 @@ def refuse_without_effect(name: str, key: TopicKey, value: Value) -> None:
 
 
 def _known(overrides: Mapping[str, str]) -> list[str]:
+    """Return the keys that this release knows, in alphabetical order."""
     return [name for name in sorted(overrides) if name in TOPIC_KEYS]
 
 
 def _parse(name: str, text: str) -> Value:
+    """Return the value of a topic's key. Raises KafkaError(INVALID_CONFIG)."""
     key = TOPIC_KEYS[name]
     try:
         return key.parse(text.strip())
@@ -503,5 +535,5 @@ def _attribute(name: str) -> str:
 
 
 def _untyped(values: dict[str, Value]) -> dict[str, Any]:
-    """Return a config; the parsers give each attribute its type, which a dict cannot show."""
+    """Return the arguments of a `TopicConfig`: parsers give the types that a dict cannot show."""
     return dict(values)

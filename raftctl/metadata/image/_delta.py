@@ -199,7 +199,11 @@ class MetadataDelta:
         _REPLAY[type(record)](self, record, offset)
 
     def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
-        """Replay consecutive records of the log; the first is at `base_offset`."""
+        """Replay consecutive records of the log; the first is at `base_offset`.
+
+        Changes of partitions alone, as after a broker's failure, are replayed by rows: there are
+        thousands of them in a batch.
+        """
         if _ONLY_CHANGES.issuperset(map(type, records)):
             self.change_partitions(map(_FIELDS_OF_CHANGE, records))
             return
@@ -284,6 +288,7 @@ class MetadataDelta:
         return self.image.brokers.get(broker_id)
 
     def _register_broker(self, record: RegisterBrokerRecord, offset: int) -> None:
+        """Register an incarnation; without an epoch in the record, its offset is the epoch."""
         self.changed_brokers[record.broker_id] = BrokerImage(
             record.broker_id,
             offset if record.broker_epoch < 0 else record.broker_epoch,
@@ -327,6 +332,7 @@ class MetadataDelta:
         self.changed_controllers[record.controller_id] = None
 
     def _broker_of_epoch(self, broker_id: int, broker_epoch: int) -> BrokerImage:
+        """Return the incarnation that a record names; InvariantViolation if it is not present."""
         broker = self.broker(broker_id)
         if broker is None or broker.broker_epoch != broker_epoch:
             raise InvariantViolation(
@@ -337,6 +343,7 @@ class MetadataDelta:
     # --- topics -------------------------------------------------------------------------------
 
     def _add_topic(self, record: TopicRecord, _offset: int) -> None:
+        """Add a topic without partitions; their records follow in the same batch."""
         name, topic_id = record.name, record.topic_id
         taken = self._topic_ids.get(name, self.image.topics.ids.get(name))
         invariant(taken is None, f"topic {name} is created twice")
@@ -370,6 +377,10 @@ class MetadataDelta:
             partitions[partition_id] = topic.partitions[partition_id]
 
     def _remove_topic(self, record: RemoveTopicRecord, _offset: int) -> None:
+        """Remove a topic with its configs.
+
+        A topic that these records have created leaves no trace: subscribers never learn of it.
+        """
         topic = self._topic(record.topic_id)
         del self.changed_topics[record.topic_id]
         self._newest_topic = None
@@ -432,6 +443,10 @@ class MetadataDelta:
             changed[partition_id] = partition.changed(row)
 
     def _topic(self, topic_id: UUID) -> TopicDelta:
+        """Return the delta of a topic, begun at its first change.
+
+        Raises InvariantViolation if the topic does not exist, or was removed by an earlier record.
+        """
         topic = self._newest_topic
         if topic is not None and topic.topic_id is topic_id:
             return topic
@@ -458,6 +473,7 @@ class MetadataDelta:
         return len(self.image.kv) + len(self.changed_kv)
 
     def _set_kv(self, record: KvRecord, offset: int) -> None:
+        """Set or remove a key; without a version in the record, its offset is the version."""
         value, version = record.value, record.version
         if value is None and (self.coordination or self.image.coordination.owners):
             self._coordinate().disown(record.key)
@@ -473,6 +489,7 @@ class MetadataDelta:
         return None if entry is None else entry.value
 
     def _coordinate(self) -> CoordinationDelta:
+        """Return the delta of sessions and locks, begun at their first change."""
         if self.coordination is None:
             self.coordination = CoordinationDelta(self.image.coordination)
         return self.coordination
@@ -497,6 +514,7 @@ class MetadataDelta:
     # --- security -----------------------------------------------------------------------------
 
     def _set_quota(self, record: ClientQuotaRecord, _offset: int) -> None:
+        """Set one quota of an entity, or remove it. An entity without quotas is absent."""
         self.changed_quotas.setdefault(record.entity, {})[record.key] = record.value
 
     def _add_acl(self, record: AccessControlEntryRecord, _offset: int) -> None:
@@ -538,6 +556,7 @@ class MetadataDelta:
         self.state_hashes = [*(self.state_hashes or ()), record]
 
     def _begin_transaction(self, _record: BeginTransactionRecord, _offset: int) -> None:
+        """Begin a transaction; see `in_transaction` (KIP-868)."""
         invariant(not self.in_transaction, "a transaction ends before another begins")
         self.in_transaction = True
 
@@ -560,6 +579,7 @@ class MetadataDelta:
 
 
 def _check_incarnation(before: BrokerImage | None, after: BrokerImage) -> None:
+    """Check that a broker's epochs grow, and that no epoch is shared by two incarnations."""
     if before is None:
         return
     invariant(after.broker_epoch >= before.broker_epoch, "the epochs of a broker grow")
@@ -669,6 +689,7 @@ def _add_topic(delta: MetadataDelta, before: TopicImage | None, topic: TopicImag
 
 
 def _removals(old: MetadataImage, new: MetadataImage) -> Iterator[Record]:
+    """Yield the records that remove all objects of `old` that `new` lacks, in a fixed order."""
     for broker_id in sorted(old.brokers):
         if broker_id not in new.brokers:
             yield UnregisterBrokerRecord(broker_id, old.brokers[broker_id].broker_epoch)

@@ -53,21 +53,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """State after the log up to `offset`, inclusive; -1 for an empty log."""
+    """State after the log up to `offset`, inclusive; -1 for an empty log.
+
+    Two images at one offset are equal on every node. `records` writes an image as a snapshot; its
+    order of kinds is part of the format, since each record refers only to earlier ones.
+    """
 
     offset: int = -1
+    """Offset of the last record that was replayed."""
     epoch: int = 0
+    """Leader epoch of the quorum in which that record was appended."""
     timestamp_ms: int = 0
     """Time at which the active controller appended the record at `offset`."""
     brokers: Map[int, BrokerImage] = field(default_factory=Map)
+    """Registered brokers by id, fenced or not."""
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: Configs = field(default_factory=Map)
+    """Overrides of topics, brokers and groups; those of the resource "" hold for all brokers."""
     next_producer_id: int = 0
+    """First producer id that no broker was given yet."""
     features: Map[str, int] = field(default_factory=Map)
+    """Feature to its finalized level; a feature that is not used is absent or 0."""
     kv: Map[str, KvEntry] = field(default_factory=Map)
+    """Keys of the key-value store."""
     client_quotas: ClientQuotas = field(default_factory=Map)
     acls: Map[UUID, AccessControlEntryRecord] = field(default_factory=Map)
-    """Rules by their ids."""
+    """Access control entries by their ids."""
     scram: Map[tuple[str, int], UserScramCredentialRecord] = field(default_factory=Map)
     """(user, mechanism) to the credential."""
     coordination: Coordination = NO_COORDINATION
@@ -105,6 +116,7 @@ class MetadataImage:
             invariant(readable, "each registered node supports the levels in force")
 
     def _check_security(self) -> None:
+        """Check that each entry is under the one key by which nodes look it up."""
         for entity, quotas in self.client_quotas.items():
             kinds = [kind for kind, _ in entity]
             ordered = kinds == sorted({*kinds})
@@ -119,6 +131,7 @@ class MetadataImage:
             invariant(named, "a credential is known by user and mechanism")
 
     def _check_kv(self) -> None:
+        """Check versions and tokens against the offset, and the sum of bytes against the keys."""
         versions = [entry.version for entry in self.kv.values()]
         invariant(max(versions, default=-1) <= self.offset, "a version is an offset of the log")
         self.coordination.invariants(self.kv, self.offset)
@@ -128,7 +141,10 @@ class MetadataImage:
         invariant(size == self.kv_bytes, "the bytes of keys and values are counted")
 
     def config(self, resource_type: int, name: str) -> Map[str, str]:
-        """Return the overrides of one resource."""
+        """Return the overrides of one resource, empty without any.
+
+        Values are as they were set: a reader parses them and adds the defaults.
+        """
         return self.configs.get((resource_type, name), _NO_CONFIG)
 
     def kv_entry(self, key: str) -> KvEntry | None:
@@ -177,6 +193,7 @@ class MetadataImage:
         yield from self._security_records()
 
     def _security_records(self) -> Iterator[Record]:
+        """Return quotas, access control entries and credentials as records."""
         # By `quota_order`: the names of an entity may be None, which does not compare with text.
         for entity in sorted(self.client_quotas, key=quota_order):
             quotas = self.client_quotas[entity]

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class KvWaiter(NamedTuple):
-    """A place in the queue for a lock."""
+    """A place in the queue for a lock.
+
+    A session has at most one in each queue. `value` is what the session says of itself to others.
+    """
 
     token: int
     session_id: UUID

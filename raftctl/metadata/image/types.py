@@ -40,12 +40,18 @@ class BrokerImage:
 
     broker_id: int
     broker_epoch: int
+    """Offset of the record that registered this incarnation."""
     incarnation_id: UUID
+    """Random id of one life of the broker's process."""
     endpoints: tuple[Endpoint, ...]
+    """Addresses that clients and other brokers use, one a listener."""
     rack: str | None
     log_directories: tuple[UUID, ...]
+    """Directories that are online."""
     fenced: bool
+    """Whether the broker leads nothing: it is silent, or has yet to replay the log."""
     in_controlled_shutdown: bool
+    """Whether its leaders move away before it stops."""
     features: tuple[FeatureRange, ...] = ()
     """Feature levels that it supports; empty if it did not register any."""
 
@@ -111,14 +117,23 @@ class PartitionImage(NamedTuple):
     """
 
     replicas: tuple[int, ...]
+    """Broker ids; the first is the preferred leader. Those to be removed stand last."""
     isr: tuple[int, ...]
+    """Replicas in sync: they have all committed records, and count for the next commit."""
     leader: int
+    """Broker id, or NO_LEADER."""
     leader_epoch: int
+    """Grows with each leader; a request in an older epoch is refused."""
     partition_epoch: int
+    """Grows with each change; a leader's proposal names the one that it knows."""
     adding_replicas: tuple[int, ...] = ()
+    """Replicas that a reassignment adds; it ends once all are in the ISR."""
     removing_replicas: tuple[int, ...] = ()
+    """Replicas that leave at the end of the reassignment."""
     elr: tuple[int, ...] = ()
+    """Eligible leader replicas: outside the ISR, with all committed records (KIP-966)."""
     leader_recovering: bool = False
+    """Whether the leader was elected uncleanly and has not confirmed its log yet (KIP-704)."""
     directories: tuple[UUID, ...] = ()
     """Log directory of each replica, in the order of `replicas`; empty if none is assigned."""
 
@@ -155,7 +170,11 @@ class PartitionImage(NamedTuple):
         )
 
     def changed(self, row: Row) -> PartitionImage:
-        """Return the partition after a PartitionChangeRecord; `row` holds its fields."""
+        """Return the partition after a PartitionChangeRecord; `row` holds its fields.
+
+        A field of None stays as it is. Each change begins a partition epoch, and one that names a
+        leader begins a leader epoch, even if it names the present one again.
+        """
         _, _, isr, leader, replicas, adding, removing, elr, recovering, directories = row
         if directories is None and replicas is not None:
             directories = self.directories_for(replicas)
@@ -237,7 +256,11 @@ def _assigned(directories: Sequence[UUID]) -> tuple[UUID, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic; partition ids are 0 .. len(partitions) - 1."""
+    """A topic; partition ids are 0 .. len(partitions) - 1.
+
+    Its configs are not part of it: they are those of a resource, and a change of them leaves the
+    partitions as they are.
+    """
 
     name: str
     topic_id: UUID
@@ -259,7 +282,11 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicsImage:
-    """All topics by id; `ids` maps names to ids."""
+    """All topics by id; `ids` maps names to ids.
+
+    A topic that is deleted and created again has another id. So a request that names the id never
+    reaches a topic of the same name by mistake (KIP-516).
+    """
 
     topics: Map[UUID, TopicImage] = field(default_factory=Map)
     ids: Map[str, UUID] = field(default_factory=Map)
@@ -315,5 +342,8 @@ def kv_size(key: str, value: bytes | None) -> int:
 
 
 def quota_order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
-    """Return the sort key of an entity: types and names, a default before all names."""
+    """Return the sort key of an entity: types and names, a default before all names.
+
+    Entities themselves have no order, since the name of a default is None.
+    """
     return [(kind, name is not None, name or "") for kind, name in entity]

@@ -57,7 +57,9 @@ class CreatePartitionsRequest:
 
 
 PREFERRED_ELECTION = 0
+"""Elect the first replica, if it is in sync."""
 UNCLEAN_ELECTION = 1
+"""Elect any active replica of a partition without a leader; records may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +152,11 @@ class AlterReassignmentsRequest:
 
 
 UPGRADE = 1
+"""Raise the level."""
 SAFE_DOWNGRADE = 2
+"""Lower the level if no metadata is lost."""
 UNSAFE_DOWNGRADE = 3
+"""Lower the level. Here it is as safe as the other: metadata that is lost would stop nodes."""
 
 
 @dataclass(frozen=True, slots=True)

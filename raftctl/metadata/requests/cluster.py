@@ -46,7 +46,10 @@ class RegisterBrokerResponse:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatRequest:
-    """Keeps the session; `metadata_offset` is the last offset the broker has published."""
+    """Keeps the session; `metadata_offset` is the last offset the broker has published.
+
+    The broker states what it wants, and the controller responds with the state that it may have.
+    """
 
     TYPE_ID: ClassVar[int] = 112
     broker_id: int

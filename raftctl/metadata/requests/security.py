@@ -38,9 +38,12 @@ class AclBinding:
     """Entry of an access control list: principal, host, operation, permission and resource."""
 
     resource_type: int
+    """`ResourceType`: topic, group, cluster, transactional id, delegation token or user."""
     resource_name: str
     pattern_type: int
+    """`PatternType`: literal or prefixed; filters may match as well."""
     principal: str
+    """`TYPE:NAME`, such as `User:alice`."""
     host: str
     operation: int
     permission_type: int

@@ -2,10 +2,12 @@
 
 A file `<20-digit end offset>-<10-digit epoch>.checkpoint` holds batches like the log's: a control
 batch with the header, the records, a control batch with the footer. Offsets count from zero within
-the file; every batch has its CRC, and the footer says that nothing is missing and what the records
-hash to; their order is fixed, so that is the hash of the state. A file appears under its name only
-when it is whole and durable: it is written as `.checkpoint.part`, synced, renamed, and the
-directory synced. All methods block: call them on a worker, one at a time.
+the file. Every batch has its CRC. The footer proves that nothing is missing, and holds the hash of
+the records; their order is fixed, so that is the hash of the state.
+
+A file appears under its name only when it is whole and durable: it is written as
+`.checkpoint.part`, synced, renamed, and the directory synced. All methods block: call them on a
+worker, one at a time.
 """
 
 from __future__ import annotations
@@ -42,14 +44,14 @@ _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _PART = ".part"
 VERSION = 1
 STATE_HASH_VERSION = 3
-"""Of the hash of a state. To be raised whenever the packed records of a state change."""
+"""Version of the hash of a state. Raise it whenever the packed records of a state change."""
 _HASH_BYTES = 16
 Piece = tuple[int, bytes]
-"""(number of records, those, packed one after the other)."""
+"""(number of records, their bytes one after the other)."""
 
 
 class CorruptSnapshotError(DiskError):
-    """A snapshot file cannot be trusted; names the file and the position. Stops the node."""
+    """Damage of a snapshot file, with the file and the position. It stops the node."""
 
     def __init__(self, path: str, position: int, why: str) -> None:
         self.path = path
@@ -70,9 +72,9 @@ class SnapshotHeader:
     end_offset: int
     epoch: int
     timestamp_ms: int
-    """When the last record that the snapshot stands for was appended."""
+    """Time of the last record that the snapshot stands for."""
     voters: tuple[Voter, ...] = ()
-    """The voters at its end; none if they were those of the configuration."""
+    """Voters at its end; empty if they were those of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,10 @@ class SnapshotFooter:
 
     TYPE_ID: ClassVar[int] = 3
     record_count: int
-    """Of the records between header and footer."""
+    """Number of records between header and footer."""
     state_hash_version: int = 0
     state_hash: str = ""
-    """Of their bytes, in hexadecimal digits."""
+    """Hash of their bytes, in hexadecimal digits."""
 
 
 _CODEC: Codec[SnapshotHeader | SnapshotFooter] = Codec.tagged(SnapshotHeader, SnapshotFooter)
@@ -97,11 +99,11 @@ class Snapshot:
     snapshot_id: OffsetAndEpoch
     timestamp_ms: int
     batches: tuple[Batch, ...]
-    """Without header and footer."""
+    """Batches of records, without header and footer."""
     state_hash: str | None
-    """None if the file bears none of this version."""
+    """Hash of the state; None if the file holds none of this version."""
     voters: VoterSet | None = None
-    """The voters at its end; None if they were those of the configuration."""
+    """Voters at its end; None if they were those of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class SnapshotFile:
 
 
 class WrittenSnapshot(NamedTuple):
-    """A snapshot just written, and what its state hashes to."""
+    """A snapshot just written, and the hash of its state."""
 
     file: SnapshotFile
     state_hash: str
@@ -123,28 +125,29 @@ class WrittenSnapshot(NamedTuple):
 class StateHash:
     """The hash of a state, over its packed records in the order that an image has.
 
-    It depends on what the state is, and neither on how it came about nor on the hash seed.
+    It depends on the state alone, neither on the records that led to it nor on the hash seed of the
+    process. So replicas that took snapshots of one offset can compare their states.
     """
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=_HASH_BYTES)
         self.count = 0
-        """Of the records so far."""
+        """Number of records so far."""
 
     def over(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """Hand the pieces on, having hashed each."""
+        """Hash each piece and yield it."""
         for count, records in pieces:
             self._hash.update(records)
             self.count += count
             yield count, records
 
     def hex(self) -> str:
-        """In hexadecimal digits."""
+        """Return the hash in hexadecimal digits."""
         return self._hash.hexdigest()
 
 
 def state_hash_of(records: Iterable[bytes]) -> str:
-    """The hash of a state, given as packed records, one or more in each piece."""
+    """Return the hash of a state, given as packed records, one or more in each piece."""
     state = StateHash()
     for _ in state.over((1, one) for one in records):
         pass
@@ -160,18 +163,18 @@ class SnapshotStore:
         self._pieces = SnapshotPieces()
 
     def path(self, snapshot_id: OffsetAndEpoch) -> str:
-        """Where the snapshot stands."""
+        """Return the path of the snapshot's file."""
         return f"{self._directory}/{snapshot_id.offset:020}-{snapshot_id.epoch:010}.checkpoint"
 
     def ids(self) -> list[OffsetAndEpoch]:
-        """The whole snapshots, the oldest first."""
+        """Return the ids of whole snapshots, the oldest first."""
         if not self._files.is_directory(self._directory):
             return []
         names = (_NAME.fullmatch(name) for name in self._files.names(self._directory))
         return [OffsetAndEpoch(Offset(int(n[1])), Epoch(int(n[2]))) for n in names if n]
 
     def remove_unfinished(self) -> None:
-        """Remove what a crash left of snapshots that were being written or fetched."""
+        """Remove files of snapshots that a crash interrupted, written or fetched."""
         for name in self._files.names(self._directory):
             if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
                 self._files.remove(f"{self._directory}/{name}")
@@ -202,8 +205,8 @@ class SnapshotStore:
     def write_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
         """Write a fetched piece; position 0 begins the file again.
 
-        Raises CorruptSnapshotError if what the piece goes on from is not there: another snapshot
-        may have been begun meanwhile.
+        Raises CorruptSnapshotError if the bytes before the piece are missing: another snapshot may
+        have been begun meanwhile, which removed them.
         """
         path = self.path(snapshot_id) + _PART
         if position and not self._files.exists(path):
@@ -220,7 +223,8 @@ class SnapshotStore:
     def finish_fetched(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
         """Check a fetched snapshot as a whole and make it durable.
 
-        Raises CorruptSnapshotError if it is damaged; it gets no name then.
+        Raises CorruptSnapshotError if it is damaged. It gets no name then, so that a restart does
+        not take it for the state of the log.
         """
         path = self.path(snapshot_id) + _PART
         file = self._files.open(path)
@@ -232,7 +236,7 @@ class SnapshotStore:
         return snapshot
 
     def _begin(self, snapshot_id: OffsetAndEpoch) -> File:
-        self.remove_unfinished()  # such as were given up
+        self.remove_unfinished()  # an earlier fetch may have been abandoned for this snapshot
         return self._files.open(self.path(snapshot_id) + _PART, create=True)
 
     def _finish(self, snapshot_id: OffsetAndEpoch, file: File) -> None:
@@ -251,12 +255,12 @@ class SnapshotStore:
             file.close()
 
     def find(self, name: str) -> OffsetAndEpoch | None:
-        """The snapshot whose file has this name; None if that is no snapshot's name."""
+        """Return the snapshot whose file has this name; None if it is no snapshot's name."""
         found = _NAME.fullmatch(name)
         return OffsetAndEpoch(Offset(int(found[1])), Epoch(int(found[2]))) if found else None
 
     def stat(self, snapshot_id: OffsetAndEpoch) -> SnapshotFile:
-        """Size and time of a snapshot, from its header. Raises CorruptSnapshotError."""
+        """Return size and time of a snapshot, from its header. Raises CorruptSnapshotError."""
         path = self.path(snapshot_id)
         file = self._files.open(path)
         try:
@@ -271,7 +275,7 @@ class SnapshotStore:
     def read_chunk(
         self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int
     ) -> tuple[int, bytes] | None:
-        """(size of the file, bytes from the position); None if there is no such snapshot.
+        """Return (size of the file, bytes from the position); None without such a snapshot.
 
         Raises CorruptSnapshotError if the bytes are not those that were written.
         """
@@ -320,7 +324,7 @@ def _footer(snapshot_id: OffsetAndEpoch, timestamp_ms: int, state: StateHash) ->
 
 
 def grouped(records: Iterable[bytes]) -> Iterator[Piece]:
-    """Packed records, gathered until they are enough for a batch."""
+    """Yield packed records in pieces, each large enough for a batch."""
     group: list[bytes] = []
     size = 0
     for record in records:
@@ -401,7 +405,7 @@ class SnapshotPieces:
         self._starts = array("q")
 
     def read(self, path: str, file: File, position: int, max_bytes: int) -> bytes:
-        """Bytes from the position on; none at the end. Raises CorruptBatchError."""
+        """Return bytes from the position on; none at the end. Raises CorruptBatchError."""
         size = file.size()
         starts = self._starts_in(path, file, size)
         end = min(size, position + max_bytes)
@@ -421,7 +425,11 @@ class SnapshotPieces:
 
 
 def _batch_starts(file: File, size: int) -> array[int]:
-    """Where each batch begins, from the lengths that they give; the last must be the footer."""
+    """Return the position of each batch, from the lengths that they give.
+
+    Raises CorruptBatchError unless the last one is the footer: a file that was cut would otherwise
+    be sent as if it were whole, and only the fetching replica could notice.
+    """
     starts = array("q")
     position = 0
     while position < size:
@@ -452,7 +460,7 @@ def _check_piece(data: bytes, begin: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """Which snapshots, and with them which prefix of the log, are kept no longer (row Q6).
+    """Rule for deleting snapshots, and with them the prefix of the log that they hold (row Q6).
 
     Kafka's rules (KIP-630): only what a newer snapshot holds may go, so the newest always stays.
     The oldest goes first, while log and snapshots are larger than `metadata.max.retention.bytes` or
