@@ -60,9 +60,9 @@ T = TypeVar("T")
 
 _PRIMITIVES = (int, str, bytes, bool)
 _SCALARS = frozenset((int, str, bytes, types.NoneType))
-"""What is equal only to what is the same, among values of one of these types."""
+"""Types of which equal values are the same value."""
 _SHAPES_MAX = 64
-"""Of one class. One with more has its fields checked one by one."""
+"""Shapes kept of one class. A class with more has its fields checked one by one."""
 
 
 class CodecError(Exception):
@@ -70,7 +70,7 @@ class CodecError(Exception):
 
 
 class NotKnownError(CodecError):
-    """A class or a field that another release has made, which this one does not know."""
+    """A class or a field of another release, which this one does not know."""
 
 
 class WrongTypeError(Exception):
@@ -78,16 +78,16 @@ class WrongTypeError(Exception):
 
 
 class Plan(NamedTuple):
-    """How values of one type travel; None where the value travels as it is."""
+    """Conversion of values of one type; None where a value is packed as it is."""
 
     arrives: tuple[type, ...]
-    """What MessagePack may make of such a value; others are wrong or rare, and looked at closer."""
+    """Types that unpacking gives for such a value; others are wrong or rare, and checked closer."""
     plain: bool
-    """Whether a value that has arrived as one of these needs no conversion."""
+    """True if a value that has arrived as one of these needs no conversion."""
     pack: Convert | None
     unpack: Convert
     members: frozenset[type] = frozenset()
-    """Of a tuple that travels as it is if its members are of these types."""
+    """Types of the members of a tuple that is packed as it is."""
 
 
 class Plans(dict[type, Plan]):
@@ -123,7 +123,7 @@ def maker(cls: type[T]) -> Callable[[Sequence[Sequence[Any]]], list[T]]:
 
 
 def plan_of_hint(hint: Any, plans: Plans) -> Plan:
-    """How a value of this type hint travels; `plans` keeps those of dataclasses already seen."""
+    """Return the plan of a type hint; `plans` keeps those of dataclasses already seen."""
     while isinstance(hint, typing.NewType):
         hint = hint.__supertype__
     origin = typing.get_origin(hint)
@@ -394,7 +394,7 @@ def _each_once(convert: Convert, column: Sequence[Any]) -> Iterable[Any]:
 
 
 def _shapes(items: list[Plan]) -> frozenset[Row]:
-    """The types of the fields of an object as they arrive from a writer of the same version."""
+    """Return the types of an object's fields from a writer of the same version."""
     if math.prod(len(item.arrives) for item in items) > _SHAPES_MAX:
         return frozenset()
     return frozenset(product(*[item.arrives for item in items]))
@@ -418,7 +418,7 @@ UNPACK_BYTES_MAX = 64 * 1024 * 1024
 _LIMITS = {"use_list": False, "max_map_len": 0, "max_ext_len": 0}
 """Arrays become tuples. Nothing here is ever a map or an extension type."""
 _COLUMNS_FROM = 8
-"""How many objects of one class, one after the other, are many."""
+"""Number of objects of one class, one after the other, that are packed by columns."""
 
 
 class Codec(Generic[T]):
@@ -464,7 +464,7 @@ class Codec(Generic[T]):
         return tag + fields
 
     def to_rows(self, values: Iterable[T]) -> list[Row]:
-        """What `to_row` makes of each.
+        """Return what `to_row` makes of each.
 
         Many of one class, one after the other, are taken field by field, in half the time.
         """
@@ -478,7 +478,7 @@ class Codec(Generic[T]):
         return rows
 
     def from_row(self, row: object) -> T:
-        """The object of an unpacked `(type id, field, ...)`. Raises CodecError."""
+        """Return the object of an unpacked `(type id, field, ...)`. Raises CodecError."""
         if type(row) is not tuple or not row or type(row[0]) is not int:
             raise CodecError("not an array that begins with a type id")
         unpack = self._from_fields.get(row[0])
@@ -488,7 +488,7 @@ class Codec(Generic[T]):
         return value
 
     def from_rows(self, rows: Sequence[Row], begin: int = 0) -> list[T]:
-        """The object of each unpacked `(..., type id, field, ...)`, its type id at place `begin`.
+        """Return the object of each unpacked `(..., type id, field, ...)`, type id at `begin`.
 
         Many of one class, one after the other, are looked at field by field instead of one by one,
         which takes less than half the time. Raises CodecError.
@@ -509,7 +509,7 @@ class Codec(Generic[T]):
         return [self.from_row(row[begin:]) for row in rows]
 
     def columns_of(self, cls: type[T], rows: Sequence[Row]) -> list[Sequence[Any]] | None:
-        """The values of each field of many unpacked objects of one class, fit for its objects.
+        """Return the values of each field of many unpacked objects of one class.
 
         None if they are few or of another class, or if anything is unusual: `from_run` says what.
         """
@@ -530,24 +530,24 @@ class Codec(Generic[T]):
         return None
 
     def pack(self, value: T) -> bytes:
-        """The bytes of one object. CodecError for a class not in the table."""
+        """Return the bytes of one object. CodecError for a class not in the table."""
         packed: bytes = self._packer.pack(self.to_row(value))
         return packed
 
     def unpack(self, data: bytes) -> T:
-        """The object that is all of `data`. Raises CodecError."""
+        """Return the object that is all of `data`. Raises CodecError."""
         return self.from_row(unpack_row(data))
 
     def pack_all(self, values: Iterable[T]) -> bytes:
-        """The bytes of several objects, one after the other."""
+        """Return the bytes of several objects, one after the other."""
         return self.pack_rows(self.to_rows(values))
 
     def pack_rows(self, rows: Sequence[Row]) -> bytes:
-        """The bytes of several rows as `to_row` makes them, one after the other."""
+        """Return the bytes of several rows as `to_row` makes them, one after the other."""
         return pack_rows(self._packer, rows)
 
     def unpack_all(self, data: bytes) -> Iterator[T]:
-        """The objects that `data` holds one after the other. Raises CodecError on the way."""
+        """Yield the objects that `data` holds one after the other. Raises CodecError."""
         _check_size(data)
         unpacker = msgpack.Unpacker(max_buffer_size=UNPACK_BYTES_MAX, **_LIMITS)
         unpacker.feed(data)
@@ -565,11 +565,11 @@ class Codec(Generic[T]):
             raise CodecError(f"cut short: the object at byte {end} is not whole")
 
     def unpack_many(self, data: bytes, count: int) -> list[T]:
-        """The `count` objects that are all of `data`, one after the other. Raises CodecError."""
+        """Return the `count` objects that are all of `data`. Raises CodecError."""
         return self.from_rows(_tagged(unpack_rows(data, count)))
 
     def unpack_runs(self, data: bytes, count: int) -> Iterator[list[Row]]:
-        """The `count` objects that are all of `data` as rows, those of one class in a list.
+        """Return the `count` objects that are all of `data` as rows, those of one class in a list.
 
         Raises CodecError.
         """
@@ -578,7 +578,7 @@ class Codec(Generic[T]):
 
 
 def by_type_id(classes: Iterable[type[T]]) -> dict[int, type[T]]:
-    """The table of classes that carry `TYPE_ID`, to be joined with others."""
+    """Return the table of classes that carry `TYPE_ID`, to be joined with others."""
     table: dict[int, type[T]] = {}
     for cls in classes:
         type_id: int = vars(cls)["TYPE_ID"]
@@ -589,7 +589,7 @@ def by_type_id(classes: Iterable[type[T]]) -> dict[int, type[T]]:
 
 
 def unpack_row(data: bytes) -> object:
-    """The one MessagePack value that is all of `data`, arrays as tuples. Raises CodecError."""
+    """Return the one MessagePack value in `data`, arrays as tuples. Raises CodecError."""
     _check_size(data)
     try:
         value: object = msgpack.unpackb(data, **_LIMITS)
@@ -599,13 +599,13 @@ def unpack_row(data: bytes) -> object:
 
 
 def pack_rows(packer: msgpack.Packer, rows: Sequence[Row]) -> bytes:
-    """The bytes of several rows, one after the other: packed as one array, without its header."""
+    """Return the bytes of several rows: those of one array, without its header."""
     packed: bytes = packer.pack(rows)
     return packed[len(_array_header(len(rows))) :]
 
 
 def unpack_rows(data: bytes, count: int) -> Row:
-    """The `count` MessagePack values that are all of `data`. Raises CodecError."""
+    """Return the `count` MessagePack values that are all of `data`. Raises CodecError."""
     _check_size(data)
     try:
         rows: Row = msgpack.unpackb(_array_header(count) + data, **_LIMITS)
@@ -615,14 +615,14 @@ def unpack_rows(data: bytes, count: int) -> Row:
 
 
 def _tagged(rows: Row) -> Row:
-    """The rows, if all can begin with a type id."""
+    """Return the rows, if all can begin with a type id."""
     if not {tuple}.issuperset(map(type, rows)) or not all(rows):
         raise CodecError("not an array that begins with a type id")
     return rows
 
 
 def _array_header(count: int) -> bytes:
-    """How MessagePack begins an array of so many values."""
+    """Return the header of a MessagePack array of so many values."""
     if count < 1 << 4:
         return bytes((0x90 | count,))
     if count < 1 << 16:

@@ -151,7 +151,7 @@ class ErrorCode(enum.IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again and hope for success."""
+        """True if a client may send the same request again and hope for success."""
         return self in _RETRIABLE
 
     @property
@@ -208,7 +208,7 @@ class KafkaError(Exception):
 
 
 def client_error(number: int, text: str) -> KafkaError:
-    """What librdkafka says as ours; its own numbers, below -1, mean that nobody answered."""
+    """Return librdkafka's error as ours; its own numbers, below -1, mean that no node answered."""
     known = number in ErrorCode._value2member_map_
     return KafkaError(ErrorCode(number) if known else ErrorCode.BROKER_NOT_AVAILABLE, text)
 

@@ -49,7 +49,7 @@ class HandingTo:
 
 
 class Outcome(NamedTuple):
-    """What a call came to: a result, or an exception."""
+    """Outcome of a call: a result, or an exception."""
 
     result: Any
     error: BaseException | None

@@ -10,7 +10,7 @@ ZERO_UUID = UUID(int=0)
 
 
 def uuid_text(value: UUID) -> str:
-    """The 22-character form."""
+    """Return the 22-character form."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 

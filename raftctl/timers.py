@@ -41,13 +41,13 @@ class Timers(Generic[K]):
         return key in self._deadlines
 
     def next_ms(self) -> int | None:
-        """The time at which `due` should be asked; None if nothing waits."""
+        """Return the time at which `due` should be asked; None if nothing waits."""
         while self._heap and self._heap[0][2] not in self._deadlines:
             self._pop()
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_ms: int) -> Iterator[K]:
-        """The keys whose deadlines have come, which are forgotten; the earliest first.
+        """Return the keys whose deadlines have come, which are forgotten; the earliest first.
 
         What is set or cancelled while one is dealt with counts for the next.
         """

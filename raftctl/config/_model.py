@@ -66,12 +66,12 @@ class NodeConfig(
 
     @property
     def is_controller(self) -> bool:
-        """Whether the node is a controller, which may vote in the quorum."""
+        """True if the node is a controller, which may vote in the quorum."""
         return "controller" in self.process_roles
 
     @property
     def is_broker(self) -> bool:
-        """Whether the node runs a broker."""
+        """True if the node runs a broker."""
         return "broker" in self.process_roles
 
     @property

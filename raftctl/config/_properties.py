@@ -56,7 +56,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_continued(line: str) -> bool:
-    """Whether an odd number of backslashes ends the line."""
+    """Return whether an odd number of backslashes ends the line."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

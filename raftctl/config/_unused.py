@@ -119,7 +119,7 @@ _PLAIN = frozenset(_PLAIN_TEXT.split())
 
 
 def why_unused(key: str) -> str | None:
-    """Why a key of Apache Kafka has no effect here; None if it is not known to be one."""
+    """Return why a key of Apache Kafka has no effect here; None if it is not known as one."""
     if key in _EXPLAINED:
         return _EXPLAINED[key]
     for family, reason in _FAMILIES.items():
@@ -129,7 +129,7 @@ def why_unused(key: str) -> str | None:
 
 
 def why_refused(key: str, value: str) -> str | None:
-    """Why a node must not start with this; None if it may."""
+    """Return why a node must not start with this value; None if it may."""
     _, listener, last = key.rpartition("ssl.client.auth")
     name = listener + last if key.startswith("listener.name.") else key
     if name not in _REFUSED or value.strip().lower() in _HARMLESS.get(name, _OFF):

@@ -52,7 +52,7 @@ class Listener:
 
 
 def parse_voters(text: str) -> tuple[Voter, ...]:
-    """Reads `id@host:port,...`; ValueError if malformed or if an id or an address repeats."""
+    """Parse `id@host:port,...`; ValueError if malformed or if an id or an address repeats."""
     voters = tuple(_parse_voter(item) for item in split_list(text))
     if len({voter.node_id for voter in voters}) < len(voters):
         raise ValueError("a node id appears twice: give each voter its own")
@@ -62,12 +62,12 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
 
 
 def parse_servers(text: str) -> tuple[Server, ...]:
-    """Reads `host:port,...`; ValueError if malformed."""
+    """Parse `host:port,...`; ValueError if malformed."""
     return tuple(_parse_server(item) for item in split_list(text))
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
-    """Reads `NAME://host:port,...`; ValueError if malformed or if a name repeats."""
+    """Parse `NAME://host:port,...`; ValueError if malformed or if a name repeats."""
     listeners = tuple(_parse_listener(item) for item in split_list(text))
     if len({listener.name for listener in listeners}) < len(listeners):
         raise ValueError("a listener name appears twice: give each listener its own")
@@ -75,7 +75,7 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
 
 
 def parse_protocols(text: str) -> dict[str, str]:
-    """Reads `LISTENER:PROTOCOL,...`; ValueError if malformed."""
+    """Parse `LISTENER:PROTOCOL,...`; ValueError if malformed."""
     pairs = [item.split(":") for item in split_list(text)]
     for pair in pairs:
         if len(pair) != 2 or not all(pair):
@@ -116,7 +116,7 @@ def _parse_listener(text: str) -> Listener:
 
 
 def _parse_address(text: str) -> tuple[str, int]:
-    """Splits `host:port` or `[v6]:port`; the host may be empty."""
+    """Split `host:port` or `[v6]:port`; the host may be empty."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

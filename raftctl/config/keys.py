@@ -54,7 +54,7 @@ def _key(
 
 
 def _parsed_by(parser: Any) -> BeforeValidator:
-    """Parses text; a value that is not text is taken as parsed."""
+    """Parse text; a value that is not text is taken as parsed."""
     return BeforeValidator(lambda value: parser(value) if isinstance(value, str) else value)
 
 

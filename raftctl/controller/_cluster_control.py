@@ -146,7 +146,7 @@ class Sessions:
         self._checked_ms = None
 
     def broker_ids(self) -> set[int]:
-        """The brokers that have a session, expired or not."""
+        """Return the brokers that have a session, expired or not."""
         return {*self._sessions}
 
     def invariants(self, offset: int) -> None:
@@ -158,7 +158,7 @@ class Sessions:
         invariant(logged, "a broker is drained at an offset of the log")
 
     def lives(self, broker_id: int, now_ms: int) -> bool:
-        """Whether the broker has a session that has not expired."""
+        """Return whether the broker has a session that has not expired."""
         session = self._sessions.get(broker_id)
         return session is not None and now_ms < session.contact_ms + self._timeout_ms
 
@@ -187,7 +187,7 @@ class Sessions:
         return None
 
     def all_have_reached(self, offset: int, broker_ids: Iterable[int]) -> bool:
-        """Whether each of these brokers has published the metadata up to `offset`."""
+        """Return whether each of these brokers has published the metadata up to `offset`."""
         sessions = map(self._sessions.get, broker_ids)
         return all(held is not None and held.metadata_offset >= offset for held in sessions)
 
@@ -545,7 +545,7 @@ def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> Non
 
 
 def _is_clean(request: RegisterBrokerRequest, broker: BrokerImage) -> bool:
-    """Whether the new incarnation was shut down cleanly and so has all records of `broker`."""
+    """Return whether the broker stopped cleanly and so has all records of `broker`."""
     return request.previous_broker_epoch == broker.broker_epoch
 
 

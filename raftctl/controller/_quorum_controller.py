@@ -122,7 +122,7 @@ class QuorumController:
 
     @property
     def active(self) -> bool:
-        """Whether requests may be handled."""
+        """True if requests may be handled."""
         return self._active
 
     @property

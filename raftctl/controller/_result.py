@@ -29,7 +29,7 @@ class ControllerResult(NamedTuple):
     response: ControllerResponse | Callable[[int], ControllerResponse]
     """The response, or a function that makes it from the offset of the first record."""
     confirm: bool = False
-    """Whether a response without records waits until this controller has proved that it was still
+    """True if a response without records waits until this controller has proved that it was still
     active when the request arrived. Without that, a deposed controller would send stale state."""
     lost: ErrorCode = ErrorCode.NOT_CONTROLLER
     """Error of the response if leadership ends before the commit. NOT_CONTROLLER is retriable. For

@@ -60,7 +60,7 @@ class Piece(NamedTuple):
 
 
 def may_be_transaction(image: MetadataImage, records: Sequence[Record]) -> bool:
-    """Whether the level in force knows transactions, and these records may stand in one."""
+    """Return whether the level in force knows transactions, and these records may stand in one."""
     known = level_of(image, METADATA_VERSION_FEATURE) >= TRANSACTIONS_LEVEL
     return known and _OUTSIDE.isdisjoint(map(type, records))
 

@@ -48,14 +48,14 @@ UNKNOWN = "nobody knows whether it was done"
 
 
 def is_certainly_not_done(error: RpcError) -> bool:
-    """Whether the failed attempt has changed nothing, and another node may be asked."""
+    """Return whether the failed attempt has changed nothing, and another node may be asked."""
     if isinstance(error, RpcRefused):
         return error.code in ASK_ANOTHER
     return isinstance(error, RpcNotConnected)
 
 
 class RetryRule(Protocol):
-    """How one request may be repeated."""
+    """Rules for the repetition of one request."""
 
     backoff_ms_max: int
     """Pauses double from `RETRY_BACKOFF_MS` up to this."""
@@ -70,7 +70,7 @@ class RetryRule(Protocol):
 
 
 class Route(Protocol):
-    """Which controller to ask."""
+    """Return the controller to ask."""
 
     def controller(self, attempt: int) -> RpcClient:
         """Return the one to ask in this attempt, counted from 0."""
@@ -188,7 +188,7 @@ class QuorumControllerClient:
 
 
 def _unless_done_before(response: ControllerResponse) -> ControllerResponse:
-    """The answer to a request that an earlier attempt may have done: what is refused is unknown.
+    """Return the answer to a request that an earlier attempt may have done.
 
     Otherwise "it exists already" would reach the caller that has just created it.
     """

@@ -41,7 +41,7 @@ PERMISSIONS = (2, 3)
 
 
 def matches(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:
-    """Whether the filter matches this entry."""
+    """Return whether the filter matches this entry."""
     return (
         wanted.resource_type in (ANY, rule.resource_type)
         and wanted.operation in (ANY, rule.operation)
@@ -53,7 +53,7 @@ def matches(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> b
 
 
 def _names(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:
-    """Whether the resource name matches. MATCH covers prefixes and the wildcard as well."""
+    """Return whether the resource name matches. MATCH covers prefixes and the wildcard as well."""
     if wanted.pattern_type not in (PatternType.ANY, PatternType.MATCH, rule.pattern_type):
         return False
     name = wanted.resource_name

@@ -81,12 +81,12 @@ def level_of(image: MetadataImage, feature: str) -> int:
 
 
 def directories_enabled(image: MetadataImage) -> bool:
-    """Whether partitions record the log directories of their replicas (KIP-858)."""
+    """Return whether partitions record the log directories of their replicas (KIP-858)."""
     return level_of(image, METADATA_VERSION_FEATURE) >= DIRECTORIES_LEVEL
 
 
 def eligible_leaders_enabled(image: MetadataImage) -> bool:
-    """Whether partitions keep eligible leader replicas (KIP-966)."""
+    """Return whether partitions keep eligible leader replicas (KIP-966)."""
     return level_of(image, ELR_FEATURE) >= 1
 
 

@@ -338,7 +338,7 @@ class SnapshotMarkRecord:
 
 @dataclass(frozen=True, slots=True)
 class StateHashRecord:
-    """What the state at `offset`, where a mark stands, hashes to at the active controller.
+    """Hash of the state at `offset`, the offset of a mark, at the active controller.
 
     Changes nothing; a replica whose own hash is another one must stop (row Q13).
     """
@@ -353,7 +353,7 @@ class StateHashRecord:
 
 @dataclass(frozen=True, slots=True)
 class BeginTransactionRecord:
-    """What follows takes effect when its `EndTransactionRecord` commits, or never (KIP-868).
+    """Begin of records that take effect when their `EndTransactionRecord` commits (KIP-868).
 
     It is the first record of its batch. No key, session or lock is changed in a transaction.
     """

@@ -32,12 +32,12 @@ class ControllerClient(Protocol):
     """The way to the active controller; finds it and retries until the timeout."""
 
     async def call(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
-        """The active controller's answer; KafkaError(REQUEST_TIMED_OUT) when none answers."""
+        """Return the active controller's answer. Raises KafkaError(REQUEST_TIMED_OUT)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """What a broker is given when it starts."""
+    """Parts of the node that a broker gets when it starts."""
 
     config: NodeConfig
     runtime: Runtime
@@ -57,7 +57,7 @@ class BrokerContext:
     """To be called before `start` returns if the disks hold all that the incarnation of this broker
     epoch had: then it stays eligible to lead (KIP-966)."""
     has_session: Callable[[], bool] = lambda: True
-    """Whether the controller cannot have fenced this broker, as far as it heard. Else others may
+    """True if the controller cannot have fenced this broker, as far as it heard. Else others may
     lead by now what it led, and it must not tell clients what only a leader knows."""
 
 
@@ -86,24 +86,24 @@ class Broker(Protocol):
 
 
 class LogTool(Protocol):
-    """How a broker shows the files of its partitions to people; read only (row L10).
+    """Reader of the files of a broker's partitions for people; it changes nothing (row L10).
 
     A plug-in that has one gives it as its attribute `log_tool`.
     """
 
     def recognises(self, path: str) -> bool:
-        """Whether an absolute path is a partition's directory, or a file in one."""
+        """Return whether an absolute path is a partition's directory, or a file in one."""
 
     def partition_files(self, files: FileSystem, path: str) -> list[str]:
-        """The files to look at: one, a partition's, or those of all partitions below `path`."""
+        """Return the files to read: one, a partition's, or those of all below `path`."""
 
     def dump(
         self, files: FileSystem, path: str, *, with_records: bool
     ) -> Iterator[dict[str, Any] | LogProblem]:
-        """What a file holds, in order; a problem ends it."""
+        """Yield the content of a file, in order; a problem ends it."""
 
     def verify(self, files: FileSystem, path: str) -> Iterator[LogProblem]:
-        """What is wrong with a file."""
+        """Yield the problems of a file."""
 
 
 class LogProblem(NamedTuple):
@@ -116,7 +116,7 @@ class LogProblem(NamedTuple):
 
 
 def log_tools() -> list[LogTool]:
-    """The tools of all installed brokers that have one."""
+    """Return the tools of all installed brokers that have one."""
     points = sorted(entry_points(group=BROKER_GROUP), key=lambda point: point.name)
     tools = [getattr(point.load(), "log_tool", None) for point in points]
     return [tool for tool in tools if tool is not None]

@@ -40,19 +40,19 @@ MakeBroker = Callable[[BrokerContext], Broker]
 Check = Callable[[MakeBroker], Awaitable[None]]
 
 STEP_TIMEOUT_S = 30.0
-"""How long a check may take; longer is a violation."""
+"""Time that a check may take; longer is a violation."""
 SILENCE_S = 0.1
-"""For how long a client listens for an answer that must not come."""
+"""Time that a client listens for an answer that must not come."""
 FILES_BYTES_MAX = 256 << 20
 DIRECTORY = "/tmp/raftctl-contract"
-"""How `log.dirs` begins: where a broker that goes past its runtime could write."""
+"""Begin of `log.dirs`, where a broker that goes past its runtime could write."""
 TOPIC_ID = UUID(int=0x7091C)
 API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 """The first that a Kafka client sends: version 0, without a client id."""
 
 
 class ContractViolation(AssertionError):
-    """What a broker did other than the contract asks for; one sentence."""
+    """Violation of the contract by a broker; one sentence."""
 
 
 async def violations(plugin: MakeBroker) -> list[str]:
@@ -78,7 +78,7 @@ async def run_check(check: Check, plugin: MakeBroker) -> None:
 
 
 def check_name(check: Check) -> str:
-    """How a check is called, for reports and test ids."""
+    """Return the name of a check, for reports and test ids."""
     return getattr(check, "__name__", repr(check))
 
 
@@ -150,7 +150,7 @@ class _Node:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """What the newest broker asked to register."""
+        """Registration for which the newest broker asked."""
         return self._endpoints
 
     def register(self, broker: Broker) -> None:
@@ -208,7 +208,7 @@ class _Node:
 
 
 def _publish(broker: Broker) -> Callable[[MetadataDelta, object], object]:
-    """The method, whatever it may return: a plug-in need not be type-checked."""
+    """Return the method, whatever it may return: a plug-in need not be type-checked."""
     method: Callable[..., object] = broker.publish
     return method
 

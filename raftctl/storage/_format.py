@@ -35,7 +35,7 @@ BOOTSTRAP = OffsetAndEpoch(Offset(0), Epoch(0))
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What `raftctl storage format` wrote into one log directory."""
+    """Identity that `raftctl storage format` wrote into one log directory."""
 
     cluster_id: str
     node_id: int

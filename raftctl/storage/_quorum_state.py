@@ -42,7 +42,7 @@ class QuorumStateStore:
         self.path = f"{directory}/{QUORUM_STATE}"
 
     def load(self) -> QuorumState | None:
-        """What was saved last; None if nothing was. Raises CorruptQuorumStateError."""
+        """Return the state saved last; None if none was. Raises CorruptQuorumStateError."""
         try:
             data = read_file(self._files, self.path)
         except FileNotFoundError:

@@ -201,7 +201,7 @@ def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
 
 
 def _has_directories(image: MetadataImage) -> bool:
-    """Whether any partition has log directories: only then a lower level loses them."""
+    """Return whether any partition has log directories: only then a lower level loses them."""
     topics = image.topics.topics.values()
     return any(partition.directories for topic in topics for partition in topic.partitions.values())
 

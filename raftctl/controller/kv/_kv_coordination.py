@@ -107,7 +107,7 @@ class KvSessions:
         invariant(len(self._deadlines) == len(self._timeouts), "a deadline is that of a session")
 
     def session_ids(self) -> set[UUID]:
-        """The sessions that have a deadline."""
+        """Return the sessions that have a deadline."""
         return {*self._timeouts}
 
     def close(self, session_id: UUID) -> None:

@@ -38,7 +38,7 @@ class Availability(NamedTuple):
         return self._replace(directories={**self.directories, broker_id: left})
 
     def has(self, broker_id: int, directory: UUID) -> bool:
-        """Whether the broker has that directory online; UNASSIGNED counts as online."""
+        """Return whether the broker has that directory online; UNASSIGNED counts as online."""
         return directory == UNASSIGNED or directory in self.directories.get(broker_id, ())
 
     def replicas_of(self, partition: PartitionImage) -> frozenset[int]:

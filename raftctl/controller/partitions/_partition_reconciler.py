@@ -104,7 +104,7 @@ class PartitionChangeCache:
     def is_for(
         self, available: Availability, unclean_brokers: frozenset[int], *, rules: bool
     ) -> bool:
-        """Whether the decisions hold under these circumstances."""
+        """Return whether the decisions hold under these circumstances."""
         known = (self._available, self._unclean_brokers, self._rules_changed)
         return known == (available, unclean_brokers, rules)
 
@@ -149,10 +149,10 @@ class _Pass(NamedTuple):
     unclean_brokers: frozenset[int]
     """Brokers that may have lost records that they had not flushed."""
     rules: bool = False
-    """Whether the minimum of in-sync replicas has changed."""
+    """True if the minimum of in-sync replicas has changed."""
 
     def concerns(self, broker_id: int) -> bool:
-        """Whether this broker's partitions are examined."""
+        """Return whether this broker's partitions are examined."""
         return self.broker_ids is None or broker_id in self.broker_ids
 
     def union(self, other: _Pass) -> _Pass:
@@ -306,7 +306,7 @@ class PartitionReconciler:
 
     @property
     def busy(self) -> bool:
-        """Whether `next_slice` has something to do."""
+        """True if `next_slice` has something to do."""
         return self._leaders is not None or self._others is not None
 
     def invariants(self, image: MetadataImage) -> None:
@@ -326,12 +326,12 @@ class PartitionReconciler:
             _check_available(image)
 
     def is_pending(self, broker_id: int) -> bool:
-        """Whether partitions may still be as they were before the broker's last change."""
+        """Return whether partitions may still be as they were before the broker's last change."""
         return self._pending().concerns(broker_id)
 
     @property
     def rules_pending(self) -> bool:
-        """Whether partitions may still follow the rules of before."""
+        """True if partitions may still follow the rules of before."""
         return self._pending().rules
 
     def _pending(self) -> _Pass:
@@ -341,7 +341,7 @@ class PartitionReconciler:
         return reduce(_Pass.union, [*under_way, self._next_leaders, self._next_others])
 
     def has_ended_uncleanly(self, broker: BrokerImage) -> bool:
-        """Whether `begin` was called for the unclean end of this incarnation."""
+        """Return whether `begin` was called for the unclean end of this incarnation."""
         return self._unclean_epochs.get(broker.broker_id) == broker.broker_epoch
 
     def begin(

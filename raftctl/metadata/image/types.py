@@ -49,15 +49,15 @@ class BrokerImage:
     log_directories: tuple[UUID, ...]
     """Directories that are online."""
     fenced: bool
-    """Whether the broker leads nothing: it is silent, or has yet to replay the log."""
+    """True if the broker leads nothing: it is silent, or has yet to replay the log."""
     in_controlled_shutdown: bool
-    """Whether its leaders move away before it stops."""
+    """True if its leaders move away before it stops."""
     features: tuple[FeatureRange, ...] = ()
     """Feature levels that it supports; empty if it did not register any."""
 
     @property
     def active(self) -> bool:
-        """Whether it may lead partitions and join ISRs."""
+        """True if it may lead partitions and join ISRs."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def invariants(self, offset: int) -> None:
@@ -73,7 +73,7 @@ class BrokerImage:
         return next((e for e in self.endpoints if e.listener == listener), None)
 
     def supports(self, feature: str, level: int) -> bool:
-        """Whether it supports this level. A broker that did not register any supports all."""
+        """Return whether it supports this level; without registered ranges it does."""
         return not self.features or supports(self.features, feature, level)
 
 
@@ -92,12 +92,12 @@ class ControllerImage:
         _check_ranges(self.features)
 
     def supports(self, feature: str, level: int) -> bool:
-        """Whether it supports this level."""
+        """Return whether it supports this level."""
         return supports(self.features, feature, level)
 
 
 def supports(ranges: Iterable[FeatureRange], feature: str, level: int) -> bool:
-    """Whether a node with these ranges supports a level; level 0 means not to use the feature."""
+    """Return whether a node with these ranges supports a level; level 0: not to use it."""
     if level == 0:
         return True
     return any(known.name == feature and known.lowest <= level <= known.highest for known in ranges)
@@ -133,7 +133,7 @@ class PartitionImage(NamedTuple):
     elr: tuple[int, ...] = ()
     """Eligible leader replicas: outside the ISR, with all committed records (KIP-966)."""
     leader_recovering: bool = False
-    """Whether the leader was elected uncleanly and has not confirmed its log yet (KIP-704)."""
+    """True if the leader was elected uncleanly and has not confirmed its log yet (KIP-704)."""
     directories: tuple[UUID, ...] = ()
     """Log directory of each replica, in the order of `replicas`; empty if none is assigned."""
 

@@ -121,7 +121,7 @@ class ConfigAlteration:
     resource_name: str
     changes: tuple[ConfigChange, ...]
     replace: bool = False
-    """Whether the overrides that are not named go (AlterConfigs)."""
+    """True if the overrides that are not named go (AlterConfigs)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 RECENT_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of batches kept in memory after they are on disk."""
 RECENT_OVERHEAD_BYTES = 256
-"""What keeping a batch costs besides its bytes."""
+"""Memory that a kept batch costs besides its bytes."""
 READ_CHUNK_BYTES = 256 * 1024
 LOG_START = OffsetAndEpoch(Offset(0), Epoch(0))
 _SEGMENT_NAME = re.compile(r"[0-9]{20}\.log")
@@ -97,7 +97,7 @@ class LogWriter:
         self._directory = directory
         self._point = RecoveryPoint(files, directory)
         self.fsyncs = 0
-        """How often appended batches have been made durable."""
+        """Number of flushes: times that appended batches were made durable."""
         self.recovery_point = self._point.offset
         """Up to where the log was durable when this process began; None if nobody noted it."""
 
@@ -177,12 +177,12 @@ class RecordLog:
         self._flushing = False
         self._epoch_starts: list[tuple[Epoch, Offset]] = []
         self.start = start
-        """Where the log starts, and the epoch of the record before that, which a snapshot holds."""
+        """Start offset of the log, and the epoch of the record before it."""
         self.end_offset = start.offset
         self.flushed_end_offset = start.offset
         """Everything below is durable."""
         self.torn_bytes = 0
-        """How much of an unfinished write `open` cut off."""
+        """Bytes of an unfinished write that `open` cut off."""
         self.voter_batches: list[Batch] = []
         """The control batches that `open` found to change the voters, in order."""
 
@@ -270,7 +270,7 @@ class RecordLog:
         file.sync()
 
     def _position_above(self, segment: Segment, offset: Offset) -> int:
-        """Where the first batch stands that is not wholly below the offset."""
+        """Return the position of the first batch that is not wholly below the offset."""
         start = segment.floor(offset)
         for position, batch in self._scan(segment, offset):
             if batch.end_offset > offset:
@@ -298,7 +298,7 @@ class RecordLog:
 
     @property
     def fsyncs(self) -> int:
-        """How often appended batches have been made durable."""
+        """Number of flushes: times that appended batches were made durable."""
         return self._writer.fsyncs
 
     @property
@@ -320,12 +320,12 @@ class RecordLog:
 
     @property
     def unwritten_bytes(self) -> int:
-        """Of batches that are kept in memory because they are not on disk yet."""
+        """Bytes of batches that are kept in memory because they are not on disk yet."""
         return self._queued_bytes + self._flushing_bytes
 
     @property
     def dirty(self) -> bool:
-        """Whether work is queued for the next flush."""
+        """True if work is queued for the next flush."""
         return bool(self._pending)
 
     def append(self, batch: Batch) -> None:
@@ -347,7 +347,7 @@ class RecordLog:
             self._pending.append(Write(segment, [data]))
 
     def _segment_for(self, size: int) -> Segment:
-        """The last segment, or a new one if `size` more bytes would make that too large."""
+        """Return the last segment, or a new one if `size` more bytes would make that too large."""
         newest = self._segments[-1] if self._segments else None
         if newest is not None and (not newest.size or newest.size + size <= self._segment_bytes):
             return newest
@@ -383,7 +383,7 @@ class RecordLog:
         self._pending.append(Cut(end_offset, removed, kept, position))
 
     def _position(self, segment: Segment, offset: Offset) -> int:
-        """Where in the segment the batch that begins with `offset` stands."""
+        """Return the position in the segment of the batch that begins with `offset`."""
         if self._recent and offset >= self._recent[0].base_offset:
             recent = self._recent[bisect_right(self._recent, offset, key=_base_offset) - 1]
             invariant(recent.base_offset == offset, "truncation does not split a batch")
@@ -445,7 +445,7 @@ class RecordLog:
         return sum(segment.size for segment in segments) - below
 
     def contains(self, end: OffsetAndEpoch) -> bool:
-        """Whether the record before `end.offset` is in the log, and of `end.epoch`."""
+        """Return whether the record before `end.offset` is in the log, and of `end.epoch`."""
         if not self.start.offset < end.offset <= self.end_offset:
             return end == self.start
         index = bisect_left([at for _, at in self._epoch_starts], end.offset) - 1
@@ -508,7 +508,7 @@ class RecordLog:
     # --- reading ------------------------------------------------------------------------------
 
     def read(self, offset: Offset, max_bytes: int) -> bytes:
-        """Whole encoded batches from the one that contains `offset`; nothing at the end of the log.
+        """Return whole encoded batches from the one with `offset`; none at the end of the log.
 
         At least one batch, then as many as fit into `max_bytes`, perhaps fewer. Raises
         KafkaError(OFFSET_OUT_OF_RANGE) below the start, CorruptLogError for damage on disk.
@@ -522,7 +522,7 @@ class RecordLog:
         return self._read_file(offset, max_bytes)
 
     def batches(self, offset: Offset, max_bytes: int) -> list[Batch]:
-        """What `read` returns, decoded."""
+        """Return the batches of `read`, decoded."""
         return [batch for _, batch in decode_batches(self.read(offset, max_bytes))]
 
     def _read_recent(self, offset: Offset, max_bytes: int) -> bytes:
@@ -570,6 +570,6 @@ class RecordLog:
 
 
 def segment_bases(files: FileSystem, directory: str) -> list[Offset]:
-    """The offsets with which the segments in the directory begin, in order. Blocks."""
+    """Return the offsets with which the segments in the directory begin, in order. Blocks."""
     names = [name for name in files.names(directory) if _SEGMENT_NAME.fullmatch(name)]
     return [Offset(int(name[:20])) for name in names]

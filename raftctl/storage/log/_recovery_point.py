@@ -30,12 +30,12 @@ _CRC = struct.Struct(">I")
 
 
 def read_recovery_point(files: FileSystem, directory: str) -> Offset | None:
-    """The offset noted last; None if there is no note, or none that can be read. Blocks."""
+    """Return the offset noted last; None if there is no note, or none that can be read. Blocks."""
     return _offset_in(_content(files, directory))
 
 
 def damaged_note(files: FileSystem, directory: str) -> str | None:
-    """The path of a note that cannot be read, and not for want of its bytes. Blocks.
+    """Return the path of a note that cannot be read, and not for want of its bytes. Blocks.
 
     It is not believed, so batches that are missing at the end of the log would not be missed.
     """

@@ -34,9 +34,9 @@ INDEX_INTERVAL_BYTES = 4096
 SCAN_BYTES = 1024 * 1024
 SEARCH_BYTES = 16 * 1024 * 1024
 SECTOR_BYTES = 512
-"""What a disk writes wholly or not at all."""
+"""Bytes that a disk writes wholly or not at all."""
 _BODY_START = 8
-"""Where a batch's magic stands: after its length and CRC."""
+"""Position of a batch's magic: after its length and CRC."""
 
 
 class CorruptLogError(DiskError):
@@ -76,7 +76,7 @@ class Segment:
         self.size += size
 
     def floor(self, offset: Offset) -> int:
-        """The position of some batch at or before the one that contains the offset."""
+        """Return the position of some batch at or before the one that contains the offset."""
         index = bisect_right(self._offsets, offset) - 1
         return self._positions[index] if index >= 0 else 0
 
@@ -89,7 +89,7 @@ class Segment:
 
 
 def batch_bytes(batch: Batch) -> int:
-    """The length of the batch as encoded."""
+    """Return the length of the batch as encoded."""
     return HEADER_BYTES + len(batch.payload)
 
 
@@ -118,7 +118,7 @@ def scan(
 
 
 def find_batch(file: File, start: int, end: int, after: Offset) -> int | None:
-    """The position of some whole batch with a base offset above `after`, at or above `start`.
+    """Return the position of some whole batch at or above `start`, of an offset above `after`.
 
     Every record takes at least a byte, which bounds the base offsets that can stand in the rest of
     the file; their common leading bytes make the search a fast one.
@@ -166,7 +166,7 @@ def why_not_torn(
 
 
 def _is_unfinished(file: File, error: CorruptBatchError, size: int) -> bool:
-    """Whether the tail is short, or a stretch that the disk writes at once is nothing but zeros."""
+    """Return whether the tail is short, or has a stretch of zeros as long as one disk write."""
     position = error.position
     if error.torn:
         return not is_whole_but_for_its_length(file.read_at(position, size - position))

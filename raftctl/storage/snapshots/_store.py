@@ -445,7 +445,7 @@ def _batch_starts(file: File, size: int) -> array[int]:
 
 
 def _check_piece(data: bytes, begin: int) -> bool:
-    """Whether the last of the batches is a control batch. Raises CorruptBatchError."""
+    """Return whether the last of the batches is a control batch. Raises CorruptBatchError."""
     control = False
     try:
         for _, batch in decode_batches(data):
