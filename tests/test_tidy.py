@@ -29,6 +29,7 @@ FILE_LINES_MAX = 800
 OUTSIDE_THE_SEAM = (
     "raftctl/runtime/real.py",
     "raftctl/runtime/_memory.py",
+    "raftctl/runtime/_slices.py",
     "raftctl/runtime/lease_clock.py",
     "raftctl/cli/",
     "raftctl/localcluster/",

@@ -7,7 +7,6 @@ exception (KIP-511).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +24,7 @@ from broker.protocol.codec import (
 )
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from broker.protocol.codec import Frame, Message
@@ -92,11 +92,12 @@ async def _answer_slices(
     context: ApiContext, request: Request[Any], parts: list[Request[Any]]
 ) -> Response:
     answers: list[Message] = []
+    turns = Slices()
     for part in parts:
         answer = await _handled(context, part)
         invariant(isinstance(answer, Mapping), "the answer to a slice can be joined with others")
         answers.append(cast("Message", answer))
-        await asyncio.sleep(0)
+        await turns.rest()
     whole = await context.aside(partial(joined, request, answers))
     return await _encode_aside(context, request, whole)
 

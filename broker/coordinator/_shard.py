@@ -31,7 +31,7 @@ from broker.types import (
     OwnBatch,
 )
 from raftctl.errors import ErrorCode, KafkaError, invariant
-from raftctl.runtime import Deadline
+from raftctl.runtime import Deadline, Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 # --- loading -------------------------------------------------------------------------------------
 
-RECORDS_AT_ONCE = 500
-"""After so many replayed records others have their turn: some milliseconds."""
+STEP_RECORDS = 100
+"""Records that are replayed in one step: others have their turn between some steps."""
 _WAIT_MS = 500
 _LOG_END = -2
 """Any replica id but a consumer's: LATEST is the end of the log then, not the high watermark."""
@@ -108,9 +108,9 @@ async def replay_log(
     """
     found = await bounds(reader, partition, leader_epoch)
     offset, count = found.start, 0
+    slices = Slices()
     while offset < found.stop:
         data = await _slice(reader, partition, leader_epoch, offset, slice_bytes)
-        turn = 0
         for header, batch in split_fetched(data):
             if header.next_offset <= offset:
                 continue
@@ -121,14 +121,11 @@ async def replay_log(
                 continue
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
             records = keys_and_values(batch, header)
-            for start in range(0, len(records), RECORDS_AT_ONCE):
-                part = records[start : start + RECORDS_AT_ONCE]
-                replay(part, producer_id)
-                turn += len(part)
-                if turn >= RECORDS_AT_ONCE:
-                    count, turn = count + turn, 0
+            count += len(records)
+            for start in range(0, len(records), STEP_RECORDS):
+                replay(records[start : start + STEP_RECORDS], producer_id)
+                if slices.is_over():
                     await turns.next()
-        count += turn
     return count
 
 

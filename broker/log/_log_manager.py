@@ -32,6 +32,7 @@ from broker.log.settings import LogSettings
 from broker.types import LogDirectoryFacts, LogFacts
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.integers import LONG_MAX
+from raftctl.runtime import Slices
 from raftctl.runtime.api import replace_file
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ _WISHES_MAX = 10_000
 """The number of partitions for which a directory may be chosen before they are here. The oldest
 choices are forgotten first, since a client may name partitions that never come.
 """
-_LOGS_A_TURN = 100
-"""The number of logs that are looked at before other tasks run on the event loop."""
 
 
 class LogListener:
@@ -151,9 +150,9 @@ class Housekeeping:
         In this order: a recovery point is written once the segments below it are durable, so that
         a start after a crash checks the active segment and no other.
         """
-        for number, (directory, log) in enumerate(self._logs()):
-            if number % _LOGS_A_TURN == _LOGS_A_TURN - 1:
-                await asyncio.sleep(0)
+        slices = Slices()
+        for directory, log in self._logs():
+            await slices.rest()
             await directory.flush(log, rolled_only=True)
             retired = log.take_retired()
             if retired:
@@ -184,9 +183,9 @@ class Housekeeping:
         """
         now_ms = self._runtime.wall_ms()
         silent_ms = now_ms - self._settings.producer_id_expiration_ms
-        for number, (_, log) in enumerate(self._logs()):
-            if number % _LOGS_A_TURN == 0:
-                await asyncio.sleep(0)
+        slices = Slices()
+        for _, log in self._logs():
+            await slices.rest()
             log.producers.expire(silent_ms)
             start = log.log_start_offset
             try:

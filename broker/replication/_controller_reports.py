@@ -26,6 +26,7 @@ from raftctl.metadata.requests.cluster import (
     AssignReplicasToDirsResponse,
     DirectoryAssignment,
 )
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +42,6 @@ REQUEST_TIMEOUT_MS = 10_000
 _FIRST_BACKOFF_MS = 50
 _ITEMS_MAX = 1_000
 """The number of reports in one request."""
-_AT_ONCE = 50
-"""The number of results that are applied before other tasks run: some milliseconds."""
 
 R = TypeVar("R")
 
@@ -118,9 +117,9 @@ class IsrManager(_ReportQueue["tuple[IsrProposal, Partition]"]):
             return True
         results = await self._ask(batch)
         retried = False
-        for number, ((proposal, replica), result) in enumerate(zip(batch, results, strict=True)):
-            if number % _AT_ONCE == _AT_ONCE - 1:
-                await asyncio.sleep(0)
+        slices = Slices()
+        for (proposal, replica), result in zip(batch, results, strict=True):
+            await slices.rest()
             if self._apply_result(replica, proposal, result):
                 self.submit(replica, proposal)
                 retried = True

@@ -11,10 +11,10 @@ of the log at the level info, however many they are; each single one is logged a
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from raftctl.errors import invariant
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from broker.types import TopicPartition
     from raftctl.metadata.image import PartitionImage
 
-AT_ONCE = 20
-"""The number of new replicas in one turn of the loop: some milliseconds."""
-CHANGES_AT_ONCE = 250
-"""The number of changes to replicas that are here: some 10 ms if all of them begin to lead."""
 NAMED_MAX = 10
 """The number of partitions that the line names."""
 
@@ -41,10 +37,8 @@ class PartitionChangeQueue:
         self,
         take: Callable[[TopicPartition, UUID, PartitionImage], None],
         all_taken: Callable[[], None],
-        at_once: int = AT_ONCE,
     ) -> None:
         """`take` applies one change; `all_taken` is called each time the queue becomes empty."""
-        self._at_once = at_once
         self._take = take
         self._all_taken = all_taken
         self._waiting: dict[TopicPartition, tuple[UUID, PartitionImage]] = {}
@@ -80,8 +74,12 @@ class PartitionChangeQueue:
 
     def take_some(self) -> None:
         """Apply the first changes; `run` goes on with the others."""
-        for partition in list(islice(self._waiting, self._at_once)):
+        slices = Slices()
+        while self._waiting:
+            partition = next(iter(self._waiting))
             self._take(partition, *self._waiting.pop(partition))
+            if slices.is_over():
+                break
         if self._waiting:
             self._more.set()
         else:

@@ -19,7 +19,6 @@ from broker.log.batches.record_batch import NotOneBatchError
 from broker.log.batches.validation import RecordsRefusedError
 from broker.replication._controller_reports import DirectoryAssignments, IsrManager
 from broker.replication._partition_changes import (
-    CHANGES_AT_ONCE,
     PartitionChangeQueue,
     RoleChanges,
 )
@@ -47,6 +46,7 @@ from raftctl.metadata.configs.topic import TopicConfig, topic_config, topic_defa
 from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from raftctl.metadata.records import BROKER_RESOURCE, NO_LEADER, TOPIC_RESOURCE, UNASSIGNED
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -68,8 +68,6 @@ _WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-_SHRUNK_A_TURN = 500
-"""The number of partitions whose followers are checked before other tasks run."""
 
 
 def _topic_id(image: MetadataImage, partition: TopicPartition) -> UUID | None:
@@ -127,7 +125,7 @@ class ReplicaManager(LogListener):
         self._background = Background(context.fail)
         self._changes = RoleChanges(context.runtime.log)
         self._new_replicas = PartitionChangeQueue(self._take, self._changes.log_changes)
-        self._changed = PartitionChangeQueue(self._take, self._changes.log_changes, CHANGES_AT_ONCE)
+        self._changed = PartitionChangeQueue(self._take, self._changes.log_changes)
         """Of partitions that are here; no partition is in both queues."""
         self._brokers = BrokerDirectory(context.config.inter_broker_listener)
         readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
@@ -605,9 +603,9 @@ class ReplicaManager(LogListener):
         while True:
             await asyncio.sleep(self._config.replica_lag_time_max_ms / 2000)
             now_ms = self._now_ms()
-            for number, replica in enumerate(list(self._replicas.values())):
-                if number % _SHRUNK_A_TURN == _SHRUNK_A_TURN - 1:
-                    await asyncio.sleep(0)
+            slices = Slices()
+            for replica in list(self._replicas.values()):
+                await slices.rest()
                 end = replica.log.log_end_offset
                 proposal = replica.state.propose_shrinking(end, now_ms)
                 if proposal is not None:

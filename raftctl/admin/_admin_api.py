@@ -5,7 +5,6 @@ Served on the controller listener beside `/rpc`. Read-only.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from aiohttp import web
 from raftctl.ids import uuid_text
 from raftctl.metadata.codec import RECORD_CODEC
 from raftctl.metadata.records import UserScramCredentialRecord
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 METADATA_PATH = "/api/v1/metadata"
 PROVENANCE_HEADER = "X-Raftctl-Provenance"
 """Offset, epoch and timestamp of the image that follows."""
-RECORDS_PER_SLICE = 1_000
+STEP_RECORDS = 1_000
 
 
 class AdminApi:
@@ -89,9 +89,10 @@ class AdminApi:
         response.content_type = "application/octet-stream"
         await response.prepare(request)
         records = map(without_secrets, image.records())
-        while chunk := list(islice(records, RECORDS_PER_SLICE)):
+        slices = Slices()
+        while chunk := list(islice(records, STEP_RECORDS)):
             await response.write(RECORD_CODEC.pack_all(chunk))
-            await asyncio.sleep(0)
+            await slices.rest()
         await response.write_eof()
         return response
 

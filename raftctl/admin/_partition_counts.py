@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 
 from raftctl.failures import HandingTo
 from raftctl.metadata.records import NO_LEADER
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from raftctl.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicDelta
-
-PIECE_PARTITIONS = 10_000
-"""Counted in one turn: some 10 ms where they are new. One topic is never divided."""
 
 
 class PartitionCounts:
@@ -49,34 +47,28 @@ class PartitionCounts:
 
     def _count_some(self) -> None:
         with HandingTo(self._fail):
+            slices = Slices()
             while self._waiting:
                 for _ in self._waiting[0]:
-                    asyncio.get_running_loop().call_soon(self._count_some)
-                    return
+                    if slices.is_over():
+                        asyncio.get_running_loop().call_soon(self._count_some)
+                        return
                 self._waiting.popleft()
 
     def _follow(self, delta: MetadataDelta) -> Iterator[None]:
-        """Count what changed, with pauses between its pieces."""
-        counted = 0
+        """Count what changed, a topic in each step."""
         for topic in delta.deleted_topics.values():
             for partition in topic.partitions.values():
                 self._remove(partition)
-            counted += len(topic.partitions)
-            if counted >= PIECE_PARTITIONS:
-                counted = 0
-                yield
+            yield
         for change in delta.changed_topics.values():
-            counted += self._follow_topic(change)
-            if counted >= PIECE_PARTITIONS:
-                counted = 0
-                yield
+            self._follow_topic(change)
+            yield
 
-    def _follow_topic(self, change: TopicDelta) -> int:
-        """Count what changed in a topic; return how many partitions."""
+    def _follow_topic(self, change: TopicDelta) -> None:
+        """Count what changed in a topic."""
         known = {} if change.before is None else change.before.partitions
-        count = 0
         for partition_id, after in change.changes():
-            count += 1
             before = known.get(partition_id)
             if before is None:
                 self._add(after)
@@ -85,7 +77,6 @@ class PartitionCounts:
             else:
                 self._remove(before)
                 self._add(after)
-        return count
 
     def _add(self, partition: PartitionImage) -> None:
         self.partitions += 1

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedList
 
+from raftctl.runtime import Slices
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
 SCAN_MAX = 10_000
 """So many keys are looked at for each page rather than indexed."""
-KEYS_PER_SLICE = 4_000
+STEP_KEYS = 4_000
+"""Keys that are sorted or looked at in one step, about a millisecond."""
 CHANGES_MAX = 1_000_000
 """Changed keys since the index was used; of more, the index is given up."""
 
@@ -68,11 +71,12 @@ class KeyIndex:
         """The index of the newest image; None if so much changes that it cannot be made."""
         if self._keys is None:
             await self._build()
+        slices = Slices()
         while self._keys is not None and self._changes:
             for key in self._changes.popleft():
                 self._update(self._keys, key)
             if self._changes:
-                await asyncio.sleep(0)
+                await slices.rest()
         self._changed = 0
         return self._keys
 
@@ -89,23 +93,24 @@ class KeyIndex:
         self._changed = 0
         unsorted = iter(self._follower.image.kv)
         runs: list[list[str]] = []
-        while run := sorted(islice(unsorted, KEYS_PER_SLICE)):
+        slices = Slices()
+        while run := sorted(islice(unsorted, STEP_KEYS)):
             runs.append(run)
-            await asyncio.sleep(0)
+            await slices.rest()
         merged, ordered = merge(*runs), list[str]()
-        while some := list(islice(merged, KEYS_PER_SLICE)):
+        while some := list(islice(merged, STEP_KEYS)):
             ordered += some
-            await asyncio.sleep(0)
+            await slices.rest()
         if self._changes is changes:
             self._keys = SortedList(ordered)
 
 
 async def _scan(image: MetadataImage, prefix: str, after: str, limit: int) -> list[str]:
     found: list[str] = []
-    keys = iter(image.kv)
-    while some := list(islice(keys, KEYS_PER_SLICE)):
+    keys, slices = iter(image.kv), Slices()
+    while some := list(islice(keys, STEP_KEYS)):
         found = nsmallest(limit, [*found, *_matching(some, prefix, after)])
-        await asyncio.sleep(0)
+        await slices.rest()
     return found
 
 

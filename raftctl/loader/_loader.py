@@ -17,7 +17,7 @@ from raftctl.metadata.features import unsupported
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage, lead
 from raftctl.metadata.records import BeginTransactionRecord
 from raftctl.raft.messages import Offset
-from raftctl.runtime import look_now
+from raftctl.runtime import Slices, look_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,8 +190,10 @@ class MetadataLoader:
         self._notify_replayed()
 
     def _compare_some(self, coming: _Coming) -> None:
+        slices = Slices()
         for _ in coming.pieces:
-            return  # the next one in another turn
+            if slices.is_over():
+                return
         self._coming = None
         self.publish(coming.delta, coming.image)
 

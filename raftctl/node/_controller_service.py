@@ -31,7 +31,7 @@ from raftctl.metadata.requests.kv import (
     KvWriteResponse,
 )
 from raftctl.metadata.topic_names import RESERVED
-from raftctl.runtime import Deadline
+from raftctl.runtime import Deadline, Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,8 +57,6 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 one request may go beyond it."""
 PUTS_BYTES_MAX = 1024 * 1024
 """Puts of one turn of the event loop are appended together up to about this many bytes."""
-ANSWERS_PER_TURN = 5_000
-"""Answers given in one turn of the event loop, some 10 ms; the others follow in the next."""
 TRANSACTION_BYTES_MIN = 1024 * 1024
 """What is larger becomes a transaction, in batches of at most this size."""
 LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
@@ -304,11 +302,12 @@ class ControllerService:
 
     def _answer_some(self) -> None:
         """Give the answers that waited for what is committed now; of many, some in each turn."""
-        room = ANSWERS_PER_TURN
-        while self._is_due and room > 0:
+        slices = Slices()
+        while self._is_due:
             deferred = self._take_due()
-            room -= deferred.asked
             deferred.reply(deferred.response)
+            if slices.is_over():
+                break
         self._answers_more = self._is_due
         if self._answers_more:
             self._loop.call_soon(self._answer_more)

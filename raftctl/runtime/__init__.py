@@ -6,6 +6,7 @@
     lease_clock  the clock that goes on while the machine is suspended
     MemoryDisk   files in memory that lose in a crash what was not synced; for simulations
     MemoryFiles  files in memory up to a limit, for programs that shall leave nothing on disk
+    Slices       says when long work on the event loop lets other work have its turn
     Deadline     a timer of the event loop that is set again and again
 
 The network's seam is the asyncio loop itself (`create_connection`, `create_server`), and time
@@ -39,6 +40,7 @@ from raftctl.runtime._memory import (
     MemoryRuntime,
     Write,
 )
+from raftctl.runtime._slices import Slices
 
 __all__ = [
     "Content",
@@ -48,6 +50,7 @@ __all__ = [
     "MemoryFile",
     "MemoryFiles",
     "MemoryRuntime",
+    "Slices",
     "Write",
     "look_now",
 ]

@@ -1,13 +1,16 @@
-"""The option `--fast` of the unit tests, which `make test-unit` takes: without the slow files."""
+"""The option `--fast`, which `make test-unit` takes: without the slow files. Slices by steps."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pathlib import Path
+import pytest
 
-    import pytest
+from raftctl.runtime import _slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 SLOW = frozenset(
     {
@@ -87,3 +90,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     path = collection_path.as_posix()
     return True if any(path.endswith(f"/{name}") for name in SLOW) else None
+
+
+@pytest.fixture(autouse=True)
+def slice_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets after how many steps a slice is over: by time, a test would depend on the machine."""
+
+    def set_steps(steps: int) -> None:
+        def begin() -> Callable[[], bool]:
+            left = steps
+
+            def is_over() -> bool:
+                nonlocal left
+                left -= 1
+                return left <= 0
+
+            return is_over
+
+        monkeypatch.setattr(_slices, "_begin_slice", begin)
+
+    set_steps(1_000)
+    return set_steps

@@ -16,6 +16,7 @@ from raftctl.metadata.requests.admin import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX = 1_000
 """For which the controller is asked at once."""
-LOOKED_AT_MAX = 10_000
-"""In one turn of the event loop; the last topic may go beyond."""
 _NOTHING_TO_DO = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Left out where nobody named the partition: it was elected or deleted meanwhile."""
 
@@ -83,7 +82,7 @@ async def _elect(
 
 async def _displaced(image: MetadataImage, election_type: int) -> AsyncIterator[tuple[str, int]]:
     """The partitions that an election may change, as the image shows them."""
-    looked_at = 0
+    slices = Slices()
     for topic in image.topics.in_order():
         for partition_id, partition in topic.items():
             leader = partition.leader
@@ -91,10 +90,7 @@ async def _displaced(image: MetadataImage, election_type: int) -> AsyncIterator[
                 election_type == PREFERRED_ELECTION and leader != partition.replicas[0]
             ):
                 yield topic.name, partition_id
-        looked_at += len(topic.partitions)
-        if looked_at >= LOOKED_AT_MAX:
-            looked_at = 0
-            await asyncio.sleep(0)
+        await slices.rest()
 
 
 def refuse(

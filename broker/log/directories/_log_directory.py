@@ -23,13 +23,13 @@ import json
 import re
 from collections import deque
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import checkpoints
 from broker.log.partition_log import Flusher, fsync_marker, open_log
 from broker.types import TopicPartition
 from raftctl.errors import KafkaError, invariant
+from raftctl.runtime import Slices
 from raftctl.runtime.api import read_file
 
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ _CHECKPOINTS = (
 )
 NAME_MAX = 255
 """The most bytes of a directory's name on common file systems."""
-AT_ONCE = 20
-"""The number of removals in one turn of the loop: some milliseconds."""
 
 
 class LogDirectory:
@@ -512,11 +510,11 @@ class Removals:
         """Remove the waiting logs, a few in each turn of the loop; until cancelled."""
         while True:
             await self._more.wait()
-            for partition in list(islice(self._waiting, AT_ONCE)):
-                self.finish(partition)
-            if not self._waiting:
-                self._more.clear()
-            await asyncio.sleep(0)
+            slices = Slices()
+            while self._waiting:
+                self.finish(next(iter(self._waiting)))
+                await slices.rest()
+            self._more.clear()
 
     def _remove(self, home: LogDirectory, log: PartitionLog, aside: bool) -> None:
         if home.offline is not None:

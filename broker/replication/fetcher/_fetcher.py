@@ -31,7 +31,7 @@ from broker.replication.partition import Fetched, Partition
 from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.records import NO_LEADER
-from raftctl.runtime import Deadline
+from raftctl.runtime import Deadline, Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 FETCH_KEY, FETCH_VERSION = 1, 17
 LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
-_YIELD_BYTES = 1 << 20
 _FIRST_BACKOFF_MS = 20
 _THROTTLED_MS = 100
 """The time until a throttled partition is checked again."""
@@ -555,7 +554,7 @@ class Fetcher:
         }
 
     async def _apply(self, answer: wire.FetchResponse) -> None:
-        handled = 0
+        slices = Slices()
         for topic in answer["responses"]:
             for data in topic["partitions"]:
                 following = self._followings.asked(topic["topic_id"], data["partition_index"])
@@ -565,10 +564,7 @@ class Fetcher:
                 # The decoder gives one buffer; only a response to be sent has pieces of files.
                 records = cast("Buffer", data["records"] or b"")
                 self._apply_one(following, data, records)
-                handled += len(records)
-                if handled >= _YIELD_BYTES:
-                    handled = 0
-                    await asyncio.sleep(0)
+                await slices.rest()
 
     def _apply_one(
         self, following: Following, data: wire.FetchResponsePartitionData, records: Buffer

@@ -36,6 +36,8 @@ START_S = 1_000.0
 RUNNING = ProcessState.RUNNING
 HANDLES_PER_INSTANT_MAX = 200_000
 HANDLES_PER_LOOK = 200_000
+SLICE_STEPS_MAX = 100
+"""Steps of long work in one turn of the loop; how many is drawn for each slice."""
 CANCELLED_TIMERS_MIN = 1_000
 EXECUTOR_DELAY_MAX_S = 0.002
 
@@ -126,9 +128,11 @@ class SimLoop(asyncio.BaseEventLoop):
     network: Net
     _stopping: bool
 
-    def __init__(self, random: random.Random, *, handles_max: int) -> None:
+    def __init__(self, random: random.Random, slices: random.Random, *, handles_max: int) -> None:
+        """`random` decides what threads cost, `slices` how long work goes on in one turn."""
         super().__init__()
         self._random = random
+        self._slices = slices
         self.now_s = START_S
         """The world's time, whatever the clocks of nodes show."""
         self._clocks_differ = False
@@ -156,6 +160,17 @@ class SimLoop(asyncio.BaseEventLoop):
         """See `raftctl.runtime.lease_clock`."""
         process = current_process.get() if self._clocks_differ else None
         return self.now_s if process is None else process.node.clock.boottime_s(self.now_s)
+
+    def begin_slice(self) -> Callable[[], bool]:
+        """See `raftctl.runtime.Slices`."""
+        left = self._slices.randint(1, SLICE_STEPS_MAX)
+
+        def is_over() -> bool:
+            nonlocal left
+            left -= 1
+            return left <= 0
+
+        return is_over
 
     def clock_changed(self, node: SimNode) -> None:
         """Sets the timers of a node anew, whose clock goes otherwise from now on."""

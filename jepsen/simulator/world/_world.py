@@ -80,7 +80,9 @@ class World:
     ) -> None:
         self.seed = seed
         self.cuts = cuts or Cuts()
-        self.loop = SimLoop(stream(seed, "executor"), handles_max=handles_max)
+        self.loop = SimLoop(
+            stream(seed, "executor"), stream(seed, "slices"), handles_max=handles_max
+        )
         self.trace = Trace(lambda: self.loop.now_s)
         self.recorder: Recorder | None = None
         """To be set before there is a cluster: gets what its nodes are seen to do."""

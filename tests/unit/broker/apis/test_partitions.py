@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
 from tests.unit.broker.apis.asking import ask
 from tests.unit.broker.apis.controlled import ControlledBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.req("N1", "C3")
 _NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED
@@ -89,10 +92,10 @@ async def test_leaders_are_elected(version: int) -> None:
 @pytest.mark.req("C5", "C13")
 @pytest.mark.parametrize("named", [False, True])
 async def test_the_controller_is_asked_for_a_slice_of_elections_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, named: bool
+    monkeypatch: pytest.MonkeyPatch, slice_steps: Callable[[int], None], named: bool
 ) -> None:
     monkeypatch.setattr(elections, "PARTITIONS_MAX", 2)
-    monkeypatch.setattr(elections, "LOOKED_AT_MAX", 3)
+    slice_steps(1)
     broker = ControlledBroker()
     cluster = broker.cluster
     for name in ("t", "u"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.coordinator._batches import batch_of
 from broker.coordinator._cooperative import TurnQueue
-from broker.coordinator._shard import RECORDS_AT_ONCE, replay_log
+from broker.coordinator._shard import STEP_RECORDS, replay_log
 from broker.coordinator.core import KeyValue
 from broker.groups import NO_EXPIRY, CommittedOffset
 from broker.groups._records import (
@@ -143,7 +143,10 @@ class OneBatch:
 
 
 @pytest.mark.req("G1")
-async def test_others_have_their_turn_while_a_partition_is_loaded() -> None:
+async def test_others_have_their_turn_while_a_partition_is_loaded(
+    slice_steps: Callable[[int], None],
+) -> None:
+    slice_steps(5)
     seen = 0
     turns: list[int] = []
 
@@ -158,7 +161,7 @@ async def test_others_have_their_turn_while_a_partition_is_loaded() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    count = 5 * RECORDS_AT_ONCE + 1
+    count = 50 * STEP_RECORDS + 1
     partition = TopicPartition("__consumer_offsets", 0)
     log = OneBatch(count)
     assert (
@@ -168,4 +171,4 @@ async def test_others_have_their_turn_while_a_partition_is_loaded() -> None:
     )
     task.cancel()
     gaps = [after - before for before, after in pairwise(turns)]
-    assert max(gaps) <= RECORDS_AT_ONCE
+    assert max(gaps) <= 5 * STEP_RECORDS

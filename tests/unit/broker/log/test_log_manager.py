@@ -12,7 +12,6 @@ import pytest
 
 from broker.log import LogManager, checkpoints
 from broker.log.directories import CLEAN_SHUTDOWN
-from broker.log.directories._log_directory import AT_ONCE
 from broker.log.partition_log import fsync_marker
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
@@ -380,8 +379,14 @@ def whole(files: FakeFiles) -> list[str]:
     return [name for name in files.names("/d1") if name.startswith("a-") and "delete" not in name]
 
 
+AT_ONCE = 20
+
+
 @pytest.mark.req("C3")
-async def test_thousands_of_logs_are_removed_over_many_turns_of_the_loop() -> None:
+async def test_thousands_of_logs_are_removed_over_many_turns_of_the_loop(
+    slice_steps: Callable[[int], None],
+) -> None:
+    slice_steps(AT_ONCE)
     files = FakeFiles()
     manager = await started(files)
     many = [TopicPartition("a", number) for number in range(5 * AT_ONCE)]

@@ -7,6 +7,7 @@ bugs that only this finds at once: no answer to a client is wrong yet.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from broker.replication.partition._fetch_session_index import FetchSessionIndex
 from broker.replication.partition._partition import Fetched, Partition
@@ -21,6 +22,9 @@ from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.log.fake_files import FakeFiles
 from tests.unit.broker.log.logs import new_log
 from tests.unit.broker.replication.world import P0, TOPIC_ID, World, eventually, params, wanted
+
+if TYPE_CHECKING:
+    import pytest
 
 BATCH = make_batch([b"v"])
 P1 = TopicPartition("t", 1)
@@ -160,13 +164,15 @@ async def test_consumers_read_what_is_committed_within_their_limits() -> None:
         leader.replicas.fetch(params(2, max_bytes=len(BATCH) + 5), what)
 
 
-async def test_a_partition_is_deleted_before_its_change_is_applied() -> None:
+async def test_a_partition_is_deleted_before_its_change_is_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with World(2) as world:
         world.create_topic()
         changes = world.nodes[1].replicas._changed
-        changes._at_once = 0
-        world.set_isr(1)
-        world.set_isr(1, 2)
-        assert len(changes) == 1
-        world.controller.commit(RemoveTopicRecord(TOPIC_ID))
-        changes._at_once = 1
+        with monkeypatch.context() as waiting:
+            waiting.setattr(changes, "take_some", changes._more.set)
+            world.set_isr(1)
+            world.set_isr(1, 2)
+            assert len(changes) == 1
+            world.controller.commit(RemoveTopicRecord(TOPIC_ID))

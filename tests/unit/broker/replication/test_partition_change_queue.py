@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
@@ -11,8 +12,7 @@ from broker.plugin import FIRST_ASKED, KafkaBroker
 from broker.protocol._decoder import decoder
 from broker.protocol._encoder import encoder
 from broker.protocol.versions import SERVED
-from broker.replication import _replica_manager as replica_manager
-from broker.replication._partition_changes import AT_ONCE, PartitionChangeQueue
+from broker.replication._partition_changes import PartitionChangeQueue
 from broker.types import TopicPartition
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.records import (
@@ -23,6 +23,10 @@ from raftctl.metadata.records import (
 )
 from tests.unit.broker.replication.world import TOPIC_ID, World, eventually
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AT_ONCE = 20
 MANY = 5 * AT_ONCE
 IMAGE = PartitionImage((1,), (1,), 1, 0, 0)
 NEWER = PartitionImage((1, 2), (1,), 1, 1, 1)
@@ -45,7 +49,10 @@ class Taken:
 
 
 @pytest.mark.req("R1")
-async def test_the_first_are_taken_at_once_and_others_have_their_turns_between_the_rest() -> None:
+async def test_the_first_are_taken_at_once_and_others_have_their_turns_between_the_rest(
+    slice_steps: Callable[[int], None],
+) -> None:
+    slice_steps(AT_ONCE)
     taken = Taken()
     taken.add(*range(MANY))
     taken.arrivals.take_some()
@@ -74,7 +81,10 @@ async def test_the_newest_image_counts_and_what_is_gone_is_not_taken_up() -> Non
 
 
 @pytest.mark.req("R1")
-async def test_a_large_topic_is_hosted_over_several_turns_and_a_deleted_one_no_more() -> None:
+async def test_a_large_topic_is_hosted_over_several_turns_and_a_deleted_one_no_more(
+    slice_steps: Callable[[int], None],
+) -> None:
+    slice_steps(AT_ONCE)
     async with World(brokers=1) as world:
         replicas = world.nodes[1].replicas
         partitions = [PartitionRecord(TOPIC_ID, n, (1,), (1,), 1, 0, 0) for n in range(MANY)]
@@ -92,10 +102,9 @@ async def test_a_large_topic_is_hosted_over_several_turns_and_a_deleted_one_no_m
 
 @pytest.mark.req("R1", "C13")
 async def test_many_changes_at_once_have_their_turns_and_the_newest_counts(
-    monkeypatch: pytest.MonkeyPatch,
+    slice_steps: Callable[[int], None],
 ) -> None:
     """But for the partitions of coordinators, which go by the same image."""
-    monkeypatch.setattr(replica_manager, "CHANGES_AT_ONCE", 3)
     offsets = UUID(int=12)
     async with World(brokers=1) as world:
         replicas = world.nodes[1].replicas
@@ -113,6 +122,7 @@ async def test_many_changes_at_once_have_their_turns_and_the_newest_counts(
         assert len(replicas.partitions) == 13
         assert led() == []
         assert replicas.follows_image
+        slice_steps(3)
         world.controller.commit(
             *[PartitionChangeRecord(TOPIC_ID, n, leader=1) for n in range(9)],
             *[PartitionChangeRecord(offsets, n, leader=1) for n in range(4)],

@@ -30,7 +30,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-def test_the_cluster_as_json() -> None:
+async def test_the_cluster_as_json() -> None:
     listeners = (Endpoint("PLAINTEXT", "one", 9092), Endpoint("INTERNAL", "10.0.0.1", 9094))
     records: list[Record] = [
         RegisterBrokerRecord(2, UUID(int=2), listeners[:1], None),

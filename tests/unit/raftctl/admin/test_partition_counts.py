@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftctl.admin import PartitionCounts
-from raftctl.admin import _partition_counts as partition_counts
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import (
     NO_LEADER,
@@ -21,6 +21,9 @@ from raftctl.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.req("C13")
 BROKER_IDS = range(1, 7)
@@ -71,6 +74,10 @@ def check(counts: PartitionCounts, image: MetadataImage) -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 1 << 32))
 def test_counts_are_those_of_all_partitions(seed: int) -> None:
+    asyncio.run(follow_changes(seed))
+
+
+async def follow_changes(seed: int) -> None:
     chance, image, counts = Random(seed), EMPTY_IMAGE, PartitionCounts(fails)
     for number in range(30):
         delta = MetadataDelta(image)
@@ -84,16 +91,18 @@ def test_counts_are_those_of_all_partitions(seed: int) -> None:
     check(late, image)
 
 
-async def test_of_much_a_part_is_counted_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_much_a_part_is_counted_in_each_turn(
+    slice_steps: Callable[[int], None],
+) -> None:
     """And what changes meanwhile after it."""
-    monkeypatch.setattr(partition_counts, "PIECE_PARTITIONS", 4)
+    slice_steps(1)
     delta = MetadataDelta(EMPTY_IMAGE)
     for number in range(20):
         change_something(Random(number), delta, number)
     image = delta.apply(0, 1, 0)
     counts = PartitionCounts(fails)
     counts.publish(MetadataDelta.between_empty_and(image), image)
-    assert 4 <= counts.partitions < 8
+    assert 0 < counts.partitions < len(list(image.topics.topics)) * 2
     removed = MetadataDelta(image)
     removed.replay(RemoveTopicRecord(next(iter(image.topics.topics))), 1)
     image = removed.apply(1, 1, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,9 @@ from raftctl.kv import KeyIndex
 from raftctl.kv import _index as kv_index
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import KvRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.req("Q10")
 
@@ -42,9 +45,10 @@ class Images:
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, slice_steps: Callable[[int], None]) -> None:
     monkeypatch.setattr(kv_index, "SCAN_MAX", 2)
-    monkeypatch.setattr(kv_index, "KEYS_PER_SLICE", 2)
+    monkeypatch.setattr(kv_index, "STEP_KEYS", 2)
+    slice_steps(1)
 
 
 @given(

@@ -34,7 +34,7 @@ from raftctl.node import _controller_service as controller_service
 from tests.unit.raftctl.quorum.parts import ME, Member
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Record
@@ -273,9 +273,9 @@ async def until_answered(active: Active, request: KvHeartbeatRequest) -> Control
 
 
 async def test_many_answers_are_given_in_many_turns_and_none_is_lost_with_the_lead(
-    active: Active, monkeypatch: pytest.MonkeyPatch
+    active: Active, slice_steps: Callable[[int], None]
 ) -> None:
-    monkeypatch.setattr(controller_service, "ANSWERS_PER_TURN", 3)
+    slice_steps(3)
     service, member = active.service, active.member
     loop = asyncio.get_running_loop()
     turn = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import msgpack
@@ -30,6 +30,9 @@ from raftctl.metadata.records import (
 )
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NO_OP = b"".join(pack_records([NoOpRecord()]))
 LOG = [
@@ -265,8 +268,9 @@ def topics(count: int, *, leader_epoch: int, offset: int) -> MetadataImage:
 
 @pytest.mark.req("C13", "Q6")
 async def test_what_a_snapshot_changes_is_found_a_part_in_each_turn(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, slice_steps: Callable[[int], None]
 ) -> None:
+    slice_steps(1)
     monkeypatch.setattr(difference, "PIECE_PARTITIONS", 4)
     old, new = topics(6, leader_epoch=0, offset=3), topics(6, leader_epoch=1, offset=9)
     log = [Batch(Offset(10), Epoch(1), 1, 5_000, False, pack_payload([named("after")]))]
