@@ -1,9 +1,8 @@
 """Environments: clusters behind one interface, whatever they run on.
 
-`Environment` is all that a test knows of a cluster: addresses, roles, and one method for each
-primitive fault (kill, pause, cut a link, slow a link, skew a clock, fail a disk) and its
-repair. `KeyValues` is its client of keys and values. `ClusterSpec` says which cluster a test
-needs.
+`Environment` is all that a test knows of a cluster: addresses, roles, and `Machines`, the
+primitives of faults (kill, pause, cut a link, slow a link, skew a clock, fail a disk).
+`KeyValues` is its client of keys and values. `ClusterSpec` says which cluster a test needs.
 
     local      node processes on this machine
     external   any cluster that speaks Kafka's protocol, broken by a program of its owner
@@ -25,6 +24,7 @@ from jepsen.environments._base import (
     KeyValueError,
     KeyValues,
     Link,
+    Machines,
     Quality,
 )
 
@@ -35,5 +35,6 @@ __all__ = [
     "KeyValueError",
     "KeyValues",
     "Link",
+    "Machines",
     "Quality",
 ]

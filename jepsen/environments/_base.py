@@ -41,7 +41,51 @@ class ClusterSpec:
     """The command of the program that injects faults into an external cluster."""
 
 
-class Environment(Protocol):
+class Machines(Protocol):
+    """The primitives of faults: what can go wrong with the machines and links of a cluster.
+
+    Links and clocks are declared as a whole, so that of several faults each can end alone.
+    """
+
+    async def kill(self, node: str) -> None:
+        """Kill a node's process; its written data stays. Raises if it does not run."""
+
+    async def terminate(self, node: str) -> None:
+        """Ask a node's process to end, and wait until it has."""
+
+    async def start_node(self, node: str) -> None:
+        """Start a node that does not run; no effect on a running one."""
+
+    async def pause(self, node: str) -> None:
+        """Stop a node's process, as by SIGSTOP. Raises if it does not run."""
+
+    async def resume(self, node: str) -> None:
+        """Resume a paused node; no effect on another."""
+
+    async def set_blocked(self, links: Sequence[Link]) -> None:
+        """Let these links carry nothing from now on, and all others everything."""
+
+    async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
+        """Degrade these links from now on, and restore all others."""
+
+    async def set_clocks(self, offsets_ms: Mapping[str, int]) -> None:
+        """Move the wall clocks of these nodes off the time, and set all others right."""
+
+    async def inject(self, kind: str, nodes: Sequence[str], amount: float | None) -> bool:
+        """Begin a fault of disks or machines; False if it is impossible now.
+
+        `kind`: of `jepsen.nemesis.plan.FAULTS`, as far as the environment has it. `amount`: in the
+        kind's unit; None: the environment draws it.
+        """
+
+    async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
+        """End such a fault, and start the nodes that ended because of it.
+
+        No effect if it did not begin.
+        """
+
+
+class Environment(Machines, Protocol):
     """A cluster for one test."""
 
     @property
@@ -58,7 +102,7 @@ class Environment(Protocol):
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
-        """Return the possible faults of disks, each with the nodes that can have it."""
+        """Return the faults of disks for random tests, each with the nodes that can have it."""
 
     @property
     def features(self) -> Mapping[str, tuple[int, int]]:
@@ -86,39 +130,6 @@ class Environment(Protocol):
         where nobody tells, or where all is known anyway.
         """
 
-    async def kill(self, node: str) -> None:
-        """Kill a node's process; its written data stays. Raises if it does not run."""
-
-    async def terminate(self, node: str) -> None:
-        """Ask a node's process to end, and wait until it has."""
-
-    async def start_node(self, node: str) -> None:
-        """Start a node that does not run; no effect on a running one."""
-
-    async def pause(self, node: str) -> None:
-        """Stop a node's process, as by SIGSTOP. Raises if it does not run."""
-
-    async def resume(self, node: str) -> None:
-        """Resume a paused node; no effect on another."""
-
-    async def block(self, links: Sequence[Link]) -> None:
-        """Block these links until `unblock`, in addition to links blocked before."""
-
-    async def unblock(self) -> None:
-        """Unblock all links."""
-
-    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
-        """Degrade these links until `restore`."""
-
-    async def restore(self) -> None:
-        """Restore the quality of all links."""
-
-    async def skew_clock(self, node: str, by_ms: int) -> None:
-        """Move a node's wall clock by milliseconds, forward or back."""
-
-    async def reset_clocks(self) -> None:
-        """Set all wall clocks right."""
-
     async def remove_voter(self, node: str) -> bool:
         """Remove a controller from the voters; it keeps running. False: the outcome is unknown."""
 
@@ -127,12 +138,6 @@ class Environment(Protocol):
 
     async def replace_disk(self, node: str) -> None:
         """Give a stopped node an empty disk, formatted for the cluster."""
-
-    async def break_disk(self, node: str, kind: str) -> bool:
-        """Fail a node's disk in one of the ways of `disk_faults`; False if it is impossible now."""
-
-    async def mend_disks(self) -> None:
-        """Repair all disks, and start the nodes that ended because of them."""
 
 
 class Change(NamedTuple):

@@ -388,23 +388,14 @@ class ExternalEnvironment:
         """See `Environment`."""
         await self._do("resume", node)
 
-    async def block(self, links: Sequence[Link]) -> None:
+    async def set_blocked(self, links: Sequence[Link]) -> None:
         """There is no link to be named."""
 
-    async def unblock(self) -> None:
-        """Nothing was blocked."""
-
-    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+    async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
         """There is no link to be named."""
 
-    async def restore(self) -> None:
-        """Nothing was degraded."""
-
-    async def skew_clock(self, node: str, by_ms: int) -> None:
-        """There is no node to be named."""
-
-    async def reset_clocks(self) -> None:
-        """No clock was changed."""
+    async def set_clocks(self, offsets_ms: Mapping[str, int]) -> None:
+        """There is no word for that."""
 
     async def remove_voter(self, node: str) -> bool:
         """There is no node to be named."""
@@ -417,9 +408,9 @@ class ExternalEnvironment:
     async def replace_disk(self, node: str) -> None:
         """There is no word for that."""
 
-    async def break_disk(self, node: str, kind: str) -> bool:
-        """There is no node to be named."""
+    async def inject(self, kind: str, nodes: Sequence[str], amount: float | None) -> bool:
+        """There is no word for that."""
         return False
 
-    async def mend_disks(self) -> None:
-        """No disk was broken."""
+    async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
+        """Nothing was injected."""

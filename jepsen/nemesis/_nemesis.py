@@ -1,4 +1,8 @@
-"""The nemesis: performs the operations of faults, and records which nodes they hit."""
+"""The nemesis: performs the operations of faults, and records which nodes they hit.
+
+`Injector` performs operations that name their targets, as those of a plan do. `Nemesis` first
+resolves roles and draws what a test leaves to chance.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable, Sequence
 
-    from jepsen.environments import Environment, Link
+    from jepsen.environments import Environment, Link, Machines
     from jepsen.history import Op
 
 logger = logging.getLogger(__name__)
@@ -67,7 +71,131 @@ class Features(Protocol):
         """Raise every feature to its highest level."""
 
 
-class Nemesis:
+class Injector:
+    """Performs operations with named targets on machines; each fault ends alone."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+        self.failures: list[str] = []
+        """Reasons why parts of the current operation failed."""
+        self._killed: list[str] = []
+        self._paused: list[str] = []
+        self._cuts: list[list[Any]] = []
+        """The partitions in force, each [kind, links]; replicas may lag unreported."""
+        self._slowed: list[list[Any]] = []
+        """The slow links in force, each [quality, links]."""
+        self._skewed: list[list[Any]] = []
+        """The clocks that are off, each [node, milliseconds]."""
+        self._injected: list[list[Any]] = []
+        """The faults of disks and machines in force, each [kind, nodes]."""
+
+    async def perform(self, f: str, value: Any = None) -> Any:
+        """Perform an operation of a plan (`begin_of`, `end_of`); the result names what it hit.
+
+        An end without a value ends every fault of its package.
+        """
+        match f:
+            case "kill" | "stop":
+                ends = self._machines.kill if f == "kill" else self._machines.terminate
+                ended = await self._each(value, ends)
+                self._killed += ended
+                return ended
+            case "start":
+                return await self._each(_taken(self._killed, value), self._machines.start_node)
+            case "pause":
+                paused = await self._each(value, self._machines.pause)
+                self._paused += paused
+                return paused
+            case "resume":
+                return await self._each(_taken(self._paused, value), self._machines.resume)
+            case "break-disk":
+                node, kind, *amount = value
+                return value if await self._inject(kind, [node], *amount) else []
+            case "inject":
+                return value if await self._inject(*value) else []
+            case "mend-disk" | "relieve":
+                if f == "mend-disk" and value is not None:
+                    value = [value[1], [value[0]]]
+                for one in _taken(self._injected, None if value is None else [value]):
+                    await self._machines.relieve(*one)
+                return None
+        return await self._declare(f, value)
+
+    async def _declare(self, f: str, value: Any) -> Any:
+        """Change the links or clocks that are wrong: those of all faults in force."""
+        ends = f in ("heal", "restore", "unskew")
+        several = value if f in ("skew", "unskew") else [value]
+        for those, begin, end in (
+            (self._cuts, "partition", "heal"),
+            (self._slowed, "slow", "restore"),
+            (self._skewed, "skew", "unskew"),
+        ):
+            if f == begin:
+                those += several
+            elif f == end:
+                _taken(those, None if value is None else several)
+        match f:
+            case "partition" | "heal":
+                links = (link for _, cut in self._cuts for link in cut)
+                await self._machines.set_blocked(list(dict.fromkeys(map(_link, links))))
+            case "slow" | "restore":
+                await self._machines.set_quality(self._qualities())
+            case "skew" | "unskew":
+                offsets_ms: dict[str, int] = {}
+                for node, by_ms in self._skewed:
+                    offsets_ms[node] = offsets_ms.get(node, 0) + by_ms
+                await self._machines.set_clocks(offsets_ms)
+            case _:
+                raise ValueError(f"no operation of the nemesis: {f}")
+        return None if ends else value
+
+    async def _inject(self, kind: str, nodes: list[str], amount: float | None = None) -> bool:
+        # Noted first: a fault that failed half-way has to be relieved, too.
+        self._injected.append([kind, nodes])
+        return await self._machines.inject(kind, nodes, amount)
+
+    def _qualities(self) -> dict[Link, Quality]:
+        """The quality of each slow link; of several faults in one respect the newest counts."""
+        found: dict[Link, Quality] = {}
+        for quality, links in self._slowed:
+            for link in map(_link, links):
+                old, (delay_ms, loss, bytes_per_s) = found.get(link, Quality()), quality
+                found[link] = Quality(
+                    delay_ms or old.delay_ms, loss or old.loss, bytes_per_s or old.bytes_per_s
+                )
+        return found
+
+    async def _each(
+        self, nodes: Sequence[str], does: Callable[[str], Awaitable[object]]
+    ) -> list[str]:
+        """Return the nodes for which it succeeded; reasons of the others are in `failures`."""
+        return [node for node in nodes if await self._tried(partial(does, node))]
+
+    async def _tried(self, does: Callable[[], Awaitable[object]]) -> bool:
+        try:
+            await does()
+        except Exception as error:
+            # The control program of an external cluster may fail in any way; go on with the rest.
+            logger.debug("a part of a fault that could not be done", exc_info=True)
+            self.failures.append(str(error) or repr(error))
+            return False
+        return True
+
+
+def _taken(those: list[Any], only: list[Any] | None) -> list[Any]:
+    """Take these out of the list, each once, as far as they are in it; None: all."""
+    found = list(those) if only is None else [one for one in only if one in those]
+    for one in found:
+        those.remove(one)
+    return found
+
+
+def _link(link: Sequence[str]) -> Link:
+    source, target = link
+    return source, target
+
+
+class Nemesis(Injector):
     """Performs faults on an environment; a client of the interpreter."""
 
     def __init__(
@@ -82,20 +210,13 @@ class Nemesis:
 
         `membership`, `features`: where brokers are to come and go, and levels to change.
         """
+        super().__init__(environment)
         self._environment = environment
         self._random = rng
         self._roles = roles
         self._membership = membership
         self._features = features
-        self._killed: list[str] = []
-        self._paused: list[str] = []
         self._voteless: list[str] = []
-        self._failures: list[str] = []
-        """Reasons why parts of the current operation failed."""
-        self._cuts: list[list[Any]] = []
-        """The partitions in force, each [kind, links]; replicas may lag unreported."""
-        self._slowed: list[list[Any]] = []
-        """The slow links in force, each [quality, links]."""
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -106,17 +227,8 @@ class Nemesis:
     async def invoke(self, op: Op) -> Completion:
         """Perform an operation; the value of the completion names what it hit."""
         does: dict[str, Callable[[], Any]] = {
-            "kill": partial(self._kill, op.value),
-            "stop": partial(self._stop, op.value),
-            "start": partial(self._start, op.value),
-            "pause": partial(self._pause, op.value),
-            "resume": partial(self._resume, op.value),
             "restart": partial(self._restart, op.value),
             "rolling": partial(self._rolling, op.value),
-            "partition": partial(self._partition, op.value),
-            "heal": partial(self._unblock, op.value),
-            "slow": partial(self._slow, op.value),
-            "restore": partial(self._restore, op.value),
             "remove-voter": partial(self._remove_voter, op.value),
             "add-voters": self._add_voters,
             "remove-broker": partial(self._remove_broker, op.value),
@@ -124,60 +236,40 @@ class Nemesis:
             "reassign": partial(self._reassign, op.value),
             "lower-feature": partial(self._lower_feature, op.value),
             "raise-features": self._raise_features,
-            "skew": partial(self._skew, op.value),
-            "unskew": self._environment.reset_clocks,
             "break-disk": partial(self._break_disk, op.value),
-            "mend-disk": self._environment.mend_disks,
             HEAL: self._heal,
         }
-        self._failures.clear()
-        value = await does[op.f]()
-        return Completion(OpType.INFO, value, "; ".join(self._failures) or None)
+        self.failures.clear()
+        if op.f in does:
+            value = await does[op.f]()
+        else:
+            value = await self.perform(op.f, await self._resolved(op.f, op.value))
+        return Completion(OpType.INFO, value, "; ".join(self.failures) or None)
 
-    async def _each(
-        self, nodes: Sequence[str], does: Callable[[str], Awaitable[object]]
-    ) -> list[str]:
-        """Return the nodes for which it succeeded; reasons of the others are in `_failures`."""
-        return [node for node in nodes if await self._tried(partial(does, node))]
-
-    async def _tried(self, does: Callable[[], Awaitable[object]]) -> bool:
-        try:
-            await does()
-        except Exception as error:
-            # The control program of an external cluster may fail in any way; go on with the rest.
-            logger.debug("a part of a fault that could not be done", exc_info=True)
-            self._failures.append(str(error) or repr(error))
-            return False
-        return True
-
-    async def _kill(self, target: Target) -> list[str]:
-        nodes = await self._each(await self._chosen(target), self._environment.kill)
-        self._killed += nodes
-        return nodes
-
-    async def _stop(self, target: Target) -> list[str]:
-        # A paused process cannot end when it is asked to.
-        chosen = [node for node in await self._chosen(target) if node not in self._paused]
-        nodes = await self._each(chosen, self._environment.terminate)
-        self._killed += nodes
-        return nodes
-
-    async def _start(self, only: Target | None = None) -> list[str]:
-        """Start those nodes, else all, as far as they were killed or stopped."""
-        nodes = [node for node in self._killed if not isinstance(only, list) or node in only]
-        self._killed = [node for node in self._killed if node not in nodes]
-        return await self._each(nodes, self._environment.start_node)
-
-    async def _pause(self, target: Target) -> list[str]:
-        nodes = await self._each(await self._chosen(target), self._environment.pause)
-        self._paused += nodes
-        return nodes
-
-    async def _resume(self, only: Target | None = None) -> list[str]:
-        """Resume those nodes, else all, as far as they were paused."""
-        nodes = [node for node in self._paused if not isinstance(only, list) or node in only]
-        self._paused = [node for node in self._paused if node not in nodes]
-        return await self._each(nodes, self._environment.resume)
+    async def _resolved(self, f: str, value: Any) -> Any:
+        """The operation's value with its targets named; random ones replace those before."""
+        if f in ("kill", "stop", "pause"):
+            nodes = await self._chosen(value)
+            # A paused process cannot end when it is asked to.
+            return [node for node in nodes if node not in self._paused] if f == "stop" else nodes
+        if not isinstance(value, str):
+            # The operation is of a plan, or an end. Only named nodes can be started or resumed.
+            return value
+        match f:
+            case "partition":
+                links = await self._links_by_chance(value)
+                self._cuts.clear()
+                return [value, [list(link) for link in links]]
+            case "slow":
+                group = self._group()
+                links = cut_links("isolate", self._random.sample(group, len(group)))
+                self._slowed.clear()
+                return [list(self._quality(value)), [list(link) for link in links]]
+            case "skew":
+                self._skewed.clear()
+                nodes = await self._chosen(value)
+                return [[node, self._random.randint(-CLOCK_MS_MAX, CLOCK_MS_MAX)] for node in nodes]
+        return None
 
     async def _restart(self, target: Target) -> list[str]:
         nodes = [node for node in await self._chosen(target) if node not in self._paused]
@@ -206,20 +298,6 @@ class Nemesis:
             await asyncio.sleep(SYNC_POLL_S)
         return False
 
-    async def _partition(self, kind: str | list[Any]) -> list[Any]:
-        """Cut links: by chance, which replaces the cut before, or those that a plan lists."""
-        environment = self._environment
-        if not isinstance(kind, str):
-            shape, links = kind[0], [(source, target) for source, target in kind[1]]
-        else:
-            shape, links = kind, await self._links_by_chance(kind)
-            self._cuts.clear()
-            await environment.unblock()
-        cut = [shape, [list(link) for link in links]]
-        self._cuts.append(cut)
-        await environment.block(links)
-        return cut
-
     async def _links_by_chance(self, kind: str) -> list[Link]:
         role = kind.removeprefix(ISOLATE)
         if role == "leader" or role in ROLES:
@@ -228,39 +306,6 @@ class Nemesis:
             return both_ways([node], others) if node else []
         group = self._group()
         return cut_links(kind, self._random.sample(group, len(group)))
-
-    async def _unblock(self, cut: list[Any] | None = None) -> None:
-        """Heal one cut of a plan, else all."""
-        self._cuts = [one for one in self._cuts if cut is not None and one != cut]
-        await self._environment.unblock()
-        for _, links in self._cuts:
-            await self._environment.block([(source, target) for source, target in links])
-
-    async def _slow(self, kind: str | list[Any]) -> list[Any]:
-        """Slow one node's links to the others of a group, both ways, or those that a plan lists."""
-        if not isinstance(kind, str):
-            self._slowed.append(kind)
-            await self._degrade(kind)
-            return kind
-        group = self._group()
-        links = cut_links("isolate", self._random.sample(group, len(group)))
-        slowed = [list(self._quality(kind)), [list(link) for link in links]]
-        self._slowed = [slowed]
-        await self._environment.restore()
-        await self._degrade(slowed)
-        return slowed
-
-    async def _degrade(self, slowed: list[Any]) -> None:
-        (delay_ms, loss, bytes_per_s), links = slowed
-        quality = Quality(delay_ms, loss, bytes_per_s or None)
-        await self._environment.degrade([(source, target) for source, target in links], quality)
-
-    async def _restore(self, slowed: list[Any] | None = None) -> None:
-        """Restore the links of one fault of a plan, else all."""
-        self._slowed = [one for one in self._slowed if slowed is not None and one != slowed]
-        await self._environment.restore()
-        for one in self._slowed:
-            await self._degrade(one)
 
     def _quality(self, kind: str) -> Quality:
         match kind:
@@ -329,28 +374,14 @@ class Nemesis:
     async def _raise_features(self) -> dict[str, int]:
         return {} if self._features is None else await self._features.raise_all()
 
-    async def _skew(self, kind: str | list[Any]) -> list[Any]:
-        if not isinstance(kind, str):
-            for node, by_ms in kind:
-                await self._environment.skew_clock(node, by_ms)
-            return kind
-        await self._environment.reset_clocks()
-        done: list[Any] = []
-        for node in await self._chosen(kind):
-            by_ms = self._random.randint(-CLOCK_MS_MAX, CLOCK_MS_MAX)
-            await self._environment.skew_clock(node, by_ms)
-            done.append([node, by_ms])
-        return done
-
     async def _break_disk(self, kind: str | list[Any]) -> list[Any]:
         """Fail a disk, only if all replicas are in sync: a second loss may lose unsynced data."""
         if not self._is_calm() or not await self._environment.is_in_sync():
             return []
         if isinstance(kind, str):
-            node = self._random.choice(self._environment.disk_faults[kind])
-        else:
-            node, kind = str(kind[0]), str(kind[1])
-        return [node, kind] if await self._environment.break_disk(node, kind) else []
+            kind = [self._random.choice(self._environment.disk_faults[kind]), kind]
+        found: list[Any] = await self.perform("break-disk", kind)
+        return found
 
     def _is_calm(self) -> bool:
         """Whether no fault is active that `is_in_sync` may not reflect yet."""
@@ -358,17 +389,9 @@ class Nemesis:
 
     async def _heal(self) -> None:
         """Heal everything; go on if a part fails."""
-        environment = self._environment
-        for step in (
-            self._unblock,
-            self._restore,
-            environment.reset_clocks,
-            environment.mend_disks,
-            self._resume,
-            self._start,
-        ):
-            await self._tried(step)
-        await self._each(self._all(), environment.start_node)
+        for f in ("heal", "restore", "unskew", "mend-disk", "resume", "start"):
+            await self._tried(partial(self.perform, f))
+        await self._each(self._all(), self._environment.start_node)
         await self._tried(self._add_voters)
         await self._tried(self._add_broker)
         await self._tried(self._raise_features)

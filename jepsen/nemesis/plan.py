@@ -312,14 +312,20 @@ def planned(plan: Plan, members: Sequence[str]) -> Generator:
     """
     steps: list[Generator] = []
     for at_ms, number, begins in moments(plan):
-        todo = begin_of(plan[number], members) if begins else end_of(plan[number], members)
-        if todo is not None:
-            steps.append(Once(todo.at(at_ms * MS_NS)))
+        todos = (begin_of if begins else end_of)(plan[number], members)
+        steps += [Once(todo.at(at_ms * MS_NS)) for todo in todos]
     return nemesis(Then(tuple(steps))) if steps else NOTHING
 
 
-def begin_of(fault: Fault, members: Sequence[str]) -> Todo:
-    """The operation that begins a fault."""
+def begin_of(fault: Fault, members: Sequence[str]) -> list[Todo]:
+    """The operations that begin a fault; one a node for faults of disks."""
+    if FAULTS[fault.kind].package == "disk":
+        amount = [fault.amount] if fault.amount else []
+        return [Todo("break-disk", [node, fault.kind, *amount]) for node in fault.nodes]
+    return [_begin_of(fault, members)]
+
+
+def _begin_of(fault: Fault, members: Sequence[str]) -> Todo:
     nodes, package = list(fault.nodes), FAULTS[fault.kind].package
     role = nodes[0] if len(nodes) == 1 and nodes[0] in TARGET_ROLES else ""
     match package:
@@ -331,38 +337,43 @@ def begin_of(fault: Fault, members: Sequence[str]) -> Todo:
             return Todo("slow", _slowed(fault, members))
         case "clock":
             return Todo("skew", role or [[node, round(fault.amount)] for node in nodes])
-        case "disk":
-            return Todo("break-disk", [nodes[0], fault.kind])
         case "reassign":
             return Todo("reassign", [round(fault.amount), [int(node) for node in nodes]])
         case "features":
             return Todo("lower-feature", [nodes[0], round(fault.amount)])
         case "":
-            raise InputError(f"{fault.kind}: only scenarios of the simulator have this fault")
+            return Todo("inject", [fault.kind, nodes, fault.amount])
     return Todo(PACKAGES[package].begin, role or nodes)
 
 
-def end_of(fault: Fault, members: Sequence[str]) -> Todo | None:
-    """The operation that ends a fault; None if it ends by itself.
+def end_of(fault: Fault, members: Sequence[str]) -> list[Todo]:
+    """The operations that end a fault; none if it ends by itself.
 
-    Its value says which fault ends where others of the package may last longer; None: all of them.
+    Their value says which fault ends where others of the package may last longer; None: all.
     """
-    package = FAULTS[fault.kind].package
     if not fault.for_ms:
-        return None
-    nodes = None if fault.nodes[0] in TARGET_ROLES else list(fault.nodes)
-    match package:
+        return []
+    role = fault.nodes[0] in TARGET_ROLES
+    match FAULTS[fault.kind].package:
         case "kill" | "restart":
-            return Todo("start", nodes)
+            return [Todo("start", None if role else list(fault.nodes))]
         case "pause":
-            return Todo("resume", nodes)
+            return [Todo("resume", None if role else list(fault.nodes))]
         case "partition":
-            return Todo("heal", None if nodes is None else _cut(fault, members))
+            return [Todo("heal", None if role else _cut(fault, members))]
         case "slow":
-            return Todo("restore", _slowed(fault, members))
-    # Of all other packages, the end repairs every fault of the package at once.
-    end = PACKAGES[package].end if package else ""
-    return Todo(end) if end else None
+            return [Todo("restore", _slowed(fault, members))]
+        case "clock":
+            skewed = [[node, round(fault.amount)] for node in fault.nodes]
+            return [Todo("unskew", None if role else skewed)]
+        case "disk":
+            return [Todo("mend-disk", [node, fault.kind]) for node in fault.nodes]
+        case "":
+            return [Todo("relieve", [fault.kind, list(fault.nodes)])]
+        case package:
+            # Of all other packages, the end repairs every fault of the package at once.
+            end = PACKAGES[package].end
+            return [Todo(end)] if end else []
 
 
 def _cut(fault: Fault, members: Sequence[str]) -> list[Any]:
@@ -440,8 +451,8 @@ def _begun_by(op: Op, at_ms: int) -> Iterator[Fault]:
         case "skew", skewed:
             for node, by_ms in skewed:
                 yield Fault("clock_skew", at_ms, 0, (node,), by_ms)
-        case "break-disk", [node, kind]:
-            yield Fault(kind, at_ms, 0, (node,))
+        case "break-disk", [node, kind, *amount]:
+            yield Fault(kind, at_ms, 0, (node,), *amount)
         case "reassign", [partition, replicas]:
             yield Fault("reassign", at_ms, 0, tuple(map(str, replicas)), partition)
         case "lower-feature", [feature, level]:

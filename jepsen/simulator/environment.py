@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
-from jepsen.nemesis.plan import Fault
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
+from jepsen.simulator.faults import Machines
 from raftctl.localcluster.ports import API_VERSIONS_REQUEST
 from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-    from jepsen.environments import ClusterSpec, Link, Quality
+    from jepsen.environments import ClusterSpec
     from jepsen.simulator.world import SimRuntime, World
     from raftctl.raft.messages import ChangeVotersRequest
 
@@ -27,16 +27,19 @@ WIPE = "wipe"
 OPERATOR = "operator"
 
 
-class SimEnvironment:
-    """See `jepsen.environments._base.Environment`."""
+class SimEnvironment(Machines):
+    """See `jepsen.environments.Environment`."""
 
     def __init__(self, world: World, spec: ClusterSpec) -> None:
-        self._world = world
-        self._cluster = SimCluster(world, spec.controllers, spec.brokers, spec.overrides)
-        self._observer = Observer(self._cluster)
-        self._disks = self._cluster.disk_faults()
-        self._broken: list[Fault] = []
-        self._without_power: list[str] = []
+        self._cluster = cluster = SimCluster(world, spec.controllers, spec.brokers, spec.overrides)
+        super().__init__(
+            world,
+            start=cluster.start,
+            power_off=cluster.power_off,
+            disks=cluster.disk_faults(),
+            terminate_s=TERMINATE_S,
+        )
+        self._observer = Observer(cluster)
 
     @property
     def controllers(self) -> Sequence[str]:
@@ -120,66 +123,6 @@ class SimEnvironment:
         active = [one for one in status["brokers"] if not one["fenced"]]
         return len(active) == len(self.brokers) and not status["under_replicated_partitions"]
 
-    async def kill(self, node: str) -> None:
-        """See `Environment`."""
-        if self._world.node(node).process is not None:
-            self._world.kill(node)
-
-    async def terminate(self, node: str) -> None:
-        """See `Environment`."""
-        process = self._world.node(node).process
-        if process is None or not process.running:
-            return
-        self._world.terminate(node)
-        done, _ = await asyncio.wait([process.done], timeout=TERMINATE_S)
-        if not done:
-            self._world.kill(node)
-
-    async def start_node(self, node: str) -> None:
-        """See `Environment`."""
-        if self._world.node(node).process is None:
-            self._cluster.start(node)
-
-    async def pause(self, node: str) -> None:
-        """See `Environment`."""
-        if self._cluster.is_up(node):
-            self._world.pause(node)
-
-    async def resume(self, node: str) -> None:
-        """See `Environment`."""
-        if self._world.node(node).process is not None:
-            self._world.resume(node)
-
-    async def block(self, links: Sequence[Link]) -> None:
-        """See `Environment`."""
-        for source, target in links:
-            self._world.block(source, target)
-
-    async def unblock(self) -> None:
-        """See `Environment`."""
-        self._world.heal()
-
-    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
-        """See `Environment`."""
-        for source, target in links:
-            link = self._world.network.link(source, target)
-            link.latency_min_ms += quality.delay_ms
-            link.loss = quality.loss
-            link.bytes_per_s = quality.bytes_per_s
-
-    async def restore(self) -> None:
-        """See `Environment`."""
-        self._world.network.restore_links()
-
-    async def skew_clock(self, node: str, by_ms: int) -> None:
-        """See `Environment`."""
-        self._world.node(node).clock_offset_ms += by_ms
-
-    async def reset_clocks(self) -> None:
-        """See `Environment`."""
-        for node in [*self.controllers, *self.brokers]:
-            self._world.node(node).clock_offset_ms = 0
-
     async def remove_voter(self, node: str) -> bool:
         """See `Environment`."""
         return await self._change_voters(RemoveVoterRequest(self._cluster.voter(node).replica))
@@ -201,31 +144,13 @@ class SimEnvironment:
         """See `Environment`; formatted when the node starts."""
         self._cluster.wipe(node)
 
-    async def break_disk(self, node: str, kind: str) -> bool:
-        """See `Environment`."""
-        if kind == "power_off":
-            self._cluster.power_off(node)
-            self._without_power.append(node)
-            return True
-        fault = Fault(kind, 0, 0, (node,), self._world.random.random())
-        if not self._disks.may_begin(fault):
-            return False
-        self._disks.begin(fault)
-        self._broken.append(fault)
-        return True
-
-    async def mend_disks(self) -> None:
-        """See `Environment`."""
-        broken, self._broken = self._broken, []
-        for fault in broken:
-            try:
-                self._disks.end(fault)
-            except AssertionError as error:
-                # Else it would only be a fault that could not be mended.
-                self._world.accuse(fault.nodes[0], error)
-        dark, self._without_power = self._without_power, []
-        for node in dark:
-            await self.start_node(node)
+    async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
+        """See `Machines`; damage that a node has not noticed fails the run."""
+        try:
+            await super().relieve(kind, nodes)
+        except AssertionError as error:
+            # Else it would only be a fault that could not be ended.
+            self._world.accuse(nodes[0], error)
 
 
 async def _serves(broker: str) -> bool:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from jepsen.nemesis.plan import Fault
 from jepsen.simulator.cluster import DATA, FIRST_CONTROLLER_ID, SimCluster, node_id
 from jepsen.simulator.faults import (
-    Nemesis,
+    PlannedNemesis,
     plan_directory_faults,
     plan_faults,
     plan_filling_disks,
@@ -306,7 +306,7 @@ class Chaos:
         self._beside = [make_beside(one, cluster, self._duration_ms) for one in names]
         self._lost_power: tuple[int, int] | None = None
         """The broker that lost power last, by id and epoch, until all are in sync without it."""
-        self._nemesis = Nemesis(
+        self._nemesis = PlannedNemesis(
             world,
             cluster.names,
             start=cluster.start,
@@ -378,7 +378,7 @@ class Chaos:
         for one in self._beside:
             changing += one.begin()
         await self._nemesis.run(self.faults)
-        self._nemesis.heal()
+        await self._nemesis.heal()
         await self._until(self._has_leader, self._leader_timeout_s, "there is a leader")
         await self._answered(changing)
         await every_node_follows(self.cluster)

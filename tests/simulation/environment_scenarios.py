@@ -55,13 +55,14 @@ async def _breaks_all(environment: SimEnvironment, world: World, bootstrap: str)
             written.append(b"%d" % len(written))
             await writer.send_and_wait(TOPIC, written[-1])
 
-        for kind, nodes in environment.disk_faults.items():
+        for kind, possible in environment.disk_faults.items():
             for role in (environment.controllers, environment.brokers):
-                if struck := [node for node in role if node in nodes]:
+                if struck := [node for node in role if node in possible]:
                     await _whole(environment)
-                    await environment.break_disk(world.random.choice(struck), kind)
+                    nodes = [world.random.choice(struck)]
+                    await environment.inject(kind, nodes, None)
                     await write()
-                    await environment.mend_disks()
+                    await environment.relieve(kind, nodes)
                     await write()
         await _whole(environment)
     return written

@@ -59,11 +59,8 @@ class Clocks:
             "NO_FAKE_STAT": "1",
         }
 
-    def skew(self, node: str, by_ms: int) -> None:
-        """Its clock shows so much more, or less, within a second."""
-        self._files[node].write_text(f"{by_ms / 1000:+.3f}")
-
-    def reset(self) -> None:
-        """Every clock shows the time again, within a second."""
-        for file in self._files.values():
-            file.write_text(_RIGHT)
+    def set(self, offsets_ms: Mapping[str, int]) -> None:
+        """Let clocks show so much more, or less, within a second, and all others the time."""
+        for node, file in self._files.items():
+            by_ms = offsets_ms.get(node)
+            file.write_text(_RIGHT if by_ms is None else f"{by_ms / 1000:+.3f}")

@@ -149,9 +149,6 @@ class LocalEnvironment:
             raise InputError(str(error)) from error
         mark_as_own(directory)
         self._directory = directory
-        self._blocked: set[Link] = set()
-        self._slow: dict[Link, Quality] = {}
-        self._broken: list[str] = []
 
     def _launch(self, properties: Path, log: Path) -> ProcessRef:
         if self._launcher is not None:
@@ -330,36 +327,20 @@ class LocalEnvironment:
         if process is not None:
             process.send(number)
 
-    async def block(self, links: Sequence[Link]) -> None:
-        """See `Environment`."""
-        self._blocked |= set(links)
-        await self._network.set_blocked(self._blocked)
+    async def set_blocked(self, links: Sequence[Link]) -> None:
+        """See `Machines`."""
+        await self._network.set_blocked(links)
 
-    async def unblock(self) -> None:
-        """See `Environment`."""
-        self._blocked.clear()
-        await self._network.set_blocked(())
+    async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
+        """See `Machines`."""
+        await self._network.set_quality(qualities)
 
-    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
-        """See `Environment`."""
-        self._slow |= dict.fromkeys(links, quality)
-        await self._network.set_quality(self._slow)
-
-    async def restore(self) -> None:
-        """See `Environment`."""
-        self._slow.clear()
-        await self._network.set_quality({})
-
-    async def skew_clock(self, node: str, by_ms: int) -> None:
-        """See `Environment`."""
-        if self._clocks is None:
-            raise InputError("--env local: clocks can be set only if the nodes were started so")
-        self._clocks.skew(node, by_ms)
-
-    async def reset_clocks(self) -> None:
-        """See `Environment`."""
+    async def set_clocks(self, offsets_ms: Mapping[str, int]) -> None:
+        """See `Machines`."""
         if self._clocks is not None:
-            self._clocks.reset()
+            self._clocks.set(offsets_ms)
+        elif offsets_ms:
+            raise InputError("--env local: clocks can be set only if the nodes were started so")
 
     async def remove_voter(self, node: str) -> bool:
         """See `Environment`."""
@@ -395,11 +376,12 @@ class LocalEnvironment:
         cluster_id = self._cluster.layout.cluster_id
         await asyncio.to_thread(format_storage, config, cluster_id, first=first)
 
-    async def break_disk(self, node: str, kind: str) -> bool:
-        """See `Environment`, and `jepsen.environments.local.environment` for what is damaged."""
-        self._broken.append(node)
+    async def inject(self, kind: str, nodes: Sequence[str], amount: float | None) -> bool:
+        """See `Machines`, and `jepsen.environments.local.environment` for what is damaged."""
+        del amount
+        (node,) = nodes
         if kind == WRITE_ERROR:
-            pids = self._pids_of([node])
+            pids = self._pids_of(nodes)
             for pid in pids:
                 refuse_writes(pid)
             return bool(pids)
@@ -410,12 +392,12 @@ class LocalEnvironment:
         data = self._directory / node / "data"
         return bool(await asyncio.to_thread(damage, data, kind))
 
-    async def mend_disks(self) -> None:
-        """See `Environment`."""
-        broken, self._broken = self._broken, []
-        for pid in self._pids_of(broken):
-            allow_writes(pid)
-        for node in broken:
+    async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
+        """See `Machines`."""
+        if kind == WRITE_ERROR:
+            for pid in self._pids_of(nodes):
+                allow_writes(pid)
+        for node in nodes:
             await self.start_node(node)
 
     def _pids_of(self, nodes: Sequence[str]) -> list[int]:

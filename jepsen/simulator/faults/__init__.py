@@ -1,4 +1,4 @@
-"""Faults of a simulated cluster: a plan drawn from the seed, and the nemesis that injects it.
+"""Faults of a simulated cluster: a plan drawn from the seed, and the nemesis that performs it.
 
 A plan is a tuple of faults (`jepsen.nemesis.plan`), that is, data. A failing run can therefore
 be repeated with some of them left out (`runner`). Faults overlap. Quiet windows between bursts
@@ -21,7 +21,8 @@ Invariants:
 """
 
 from jepsen.simulator.faults._disk_faults import DiskFaults
-from jepsen.simulator.faults._nemesis import Nemesis
+from jepsen.simulator.faults._machines import Machines
+from jepsen.simulator.faults._nemesis import PlannedNemesis
 from jepsen.simulator.faults._plan import (
     ALL_KINDS,
     FAULT_MS_MAX,
@@ -39,7 +40,8 @@ __all__ = [
     "FILLING",
     "DiskFaults",
     "Draws",
-    "Nemesis",
+    "Machines",
+    "PlannedNemesis",
     "plan_directory_faults",
     "plan_faults",
     "plan_filling_disks",

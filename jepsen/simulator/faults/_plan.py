@@ -50,14 +50,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jepsen.nemesis.plan import FAULTS, Fault, links_of
+from jepsen.nemesis.plan import Fault
 from jepsen.simulator.disk import HANGING
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator, Mapping, Sequence
-
-    from jepsen.nemesis.plan import Link
 
 BURST_FAULTS_MAX = 4
 BURST_MS = 3_000
@@ -297,8 +295,3 @@ def _amount(source: random.Random, kind: str) -> float:
 def _magnitude(source: random.Random, least: float, most: float) -> float:
     """Each order of magnitude as often as another."""
     return math.exp(source.uniform(math.log(least), math.log(most)))
-
-
-def blocked_links(fault: Fault, members: Sequence[str]) -> list[Link]:
-    """Return the directed links that a partition blocks; none for faults of another kind."""
-    return links_of(fault, members) if FAULTS[fault.kind].package == "partition" else []

@@ -19,7 +19,7 @@ from jepsen.nemesis.plan import HEAL, PACKAGES, PARTITIONS, QUALITIES, cut_links
 from jepsen.report._plots import SHADES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jepsen.environments import KeyValues, Link
 
@@ -64,17 +64,11 @@ class Cluster:
         self.polls_until_settled -= 1
         return self.polls_until_settled < 0
 
-    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
-        self.slow |= dict.fromkeys(links, quality)
+    async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
+        self.slow = dict(qualities)
 
-    async def restore(self) -> None:
-        self.slow.clear()
-
-    async def skew_clock(self, node: str, by_ms: int) -> None:
-        self.clocks[node] = by_ms
-
-    async def reset_clocks(self) -> None:
-        self.clocks.clear()
+    async def set_clocks(self, offsets_ms: Mapping[str, int]) -> None:
+        self.clocks = dict(offsets_ms)
 
     async def remove_voter(self, node: str) -> bool:
         self.voters -= {node} if self.voters_can_change else set()
@@ -89,16 +83,17 @@ class Cluster:
         everybody = [*self.controllers, *self.brokers]
         return {"power_off": everybody, "disk_full": everybody, "truncate": list(self.brokers)}
 
-    async def break_disk(self, node: str, kind: str) -> bool:
-        self.disks[node] = kind
+    async def inject(self, kind: str, nodes: Sequence[str], amount: float | None) -> bool:
+        self.disks |= dict.fromkeys(nodes, kind)
         return self.disks_can_break
 
     async def replace_disk(self, node: str) -> None:
         assert node in self.down
         self.disks[node] = "empty"
 
-    async def mend_disks(self) -> None:
-        self.disks.clear()
+    async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            assert self.disks.pop(node) == kind
 
     async def leadership(self) -> tuple[str, int] | None:
         return "controller-2", 1
@@ -122,11 +117,8 @@ class Cluster:
     async def resume(self, node: str) -> None:
         self.paused.discard(node)
 
-    async def block(self, links: Sequence[Link]) -> None:
-        self.links |= set(links)
-
-    async def unblock(self) -> None:
-        self.links.clear()
+    async def set_blocked(self, links: Sequence[Link]) -> None:
+        self.links = set(links)
 
 
 def op(f: str, value: object = None) -> Op:

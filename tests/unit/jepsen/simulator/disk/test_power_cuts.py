@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.nemesis.plan import Fault
-from jepsen.simulator.faults import Nemesis, plan_power_cuts
+from jepsen.simulator.faults import PlannedNemesis, plan_power_cuts
 from jepsen.simulator.world import World, stream
 from jepsen.simulator.world._runtime import SimWorker
 from raftctl.runtime.api import replace_file
@@ -201,7 +201,7 @@ def test_the_nemesis_cuts_power_starts_the_node_again_and_asks_the_guard_when_it
             asked.append(world.elapsed_s)
             return True
 
-        nemesis = Nemesis(
+        nemesis = PlannedNemesis(
             world,
             ("node",),
             start=lambda _: program.start(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.nemesis.plan import Fault
-from jepsen.simulator.faults import Nemesis
+from jepsen.simulator.faults import PlannedNemesis
 from jepsen.simulator.world import World, stream
 from jepsen.simulator.world._runtime import SimWorker
 
@@ -153,7 +153,7 @@ def test_the_nemesis_does_it_and_undoes_it(kind: str) -> None:
         async def story() -> None:
             program.start()
             await asyncio.sleep(0.5)
-            nemesis = Nemesis(
+            nemesis = PlannedNemesis(
                 world,
                 ["node"],
                 start=lambda name: None,

@@ -11,7 +11,7 @@ import pytest
 
 from jepsen.nemesis.plan import Fault
 from jepsen.simulator.disk import SimDisk
-from jepsen.simulator.faults import DiskFaults, Nemesis
+from jepsen.simulator.faults import DiskFaults, PlannedNemesis
 from jepsen.simulator.faults._disk_faults import DamageUnnoticed, DirectoryTakesNodeDown, Filling
 from jepsen.simulator.faults._plan import DISK_KINDS, ON_DIRECTORIES
 from jepsen.simulator.properties._committed import Entry
@@ -60,7 +60,7 @@ class Field:
             second=SECOND,
             serves_logs=lambda _: self.served,
         )
-        self.nemesis = Nemesis(
+        self.nemesis = PlannedNemesis(
             world,
             [NAME],
             start=self.start,
@@ -284,7 +284,7 @@ class Reader:
         self.reads: dict[str, list[bytes]] = {}
         self.rewrites = False
 
-    def nemesis(self) -> Nemesis:
+    def nemesis(self) -> PlannedNemesis:
         disks = DiskFaults(
             self.world,
             "/data",
@@ -292,7 +292,7 @@ class Reader:
             serves=lambda _: True,
             power_off=self.world.power_off,
         )
-        return Nemesis(
+        return PlannedNemesis(
             self.world,
             [NAME],
             start=self.start,

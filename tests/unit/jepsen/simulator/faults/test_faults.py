@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.nemesis.plan import Fault
-from jepsen.simulator.faults import Nemesis, plan_directory_faults, plan_faults
-from jepsen.simulator.faults._plan import DIRECTORY_KINDS, DISK_KINDS, KINDS, blocked_links
+from jepsen.nemesis.plan import Fault, links_of
+from jepsen.simulator.faults import PlannedNemesis, plan_directory_faults, plan_faults
+from jepsen.simulator.faults._plan import DIRECTORY_KINDS, DISK_KINDS, KINDS
 from jepsen.simulator.world import World
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def test_faults_of_log_directories_strike_brokers_in_every_way() -> None:
 def test_links_that_are_blocked(
     kind: str, nodes: tuple[str, ...], blocked: list[tuple[str, str]]
 ) -> None:
-    assert blocked_links(Fault(kind, 0, 1, nodes), MEMBERS) == blocked
+    assert links_of(Fault(kind, 0, 1, nodes), MEMBERS) == blocked
 
 
 def test_isolation_and_halves_cut_both_ways_between_two_sides() -> None:
-    alone = blocked_links(Fault("isolate", 0, 1, ("c1",)), MEMBERS)
+    alone = links_of(Fault("isolate", 0, 1, ("c1",)), MEMBERS)
     assert len(alone) == 8
-    halves = blocked_links(Fault("halves", 0, 1, ("c1", "b1")), MEMBERS)
+    halves = links_of(Fault("halves", 0, 1, ("c1", "b1")), MEMBERS)
     assert len(halves) == 12
     assert ("c1", "b1") not in halves
     assert ("c2", "b2") not in halves
@@ -72,7 +72,7 @@ class Field:
         self.world = world
         self.starts: list[str] = []
         self.refused: set[str] = set()
-        self.nemesis = Nemesis(
+        self.nemesis = PlannedNemesis(
             world,
             MEMBERS,
             start=self.start,
@@ -104,7 +104,7 @@ def test_every_fault_is_undone(seed: int) -> None:
         field.start_all()
         faults = plan(seed)
         world.run(field.nemesis.run(faults))
-        field.nemesis.heal()
+        world.run(field.nemesis.heal())
         nodes = [world.node(name) for name in MEMBERS]
         assert all(node.process is not None and node.process.running for node in nodes)
         assert all(node.clock_offset_ms == 0 and node.clock.rate == 1.0 for node in nodes)
@@ -154,7 +154,7 @@ def test_heal_ends_a_plan_in_the_middle() -> None:
         running = asyncio.get_running_loop().create_task(field.nemesis.run(faults))
         await asyncio.sleep(1)
         running.cancel()
-        field.nemesis.heal()
+        await field.nemesis.heal()
         assert field.starts == ["c1"]
         assert not field.is_blocked("b1", "c1")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.nemesis.plan import Fault
-from jepsen.simulator.faults import Nemesis
+from jepsen.simulator.faults import PlannedNemesis
 from jepsen.simulator.kernel._loop import WorldStuck
 from jepsen.simulator.kernel.process import NodeClock
 from jepsen.simulator.world import World, stream
@@ -280,7 +280,7 @@ def test_the_nemesis_stalls_again_and_again_and_wakes_whom_it_suspended(world: W
 
     async def story() -> None:
         world.start("node", ticker.main)
-        nemesis = Nemesis(
+        nemesis = PlannedNemesis(
             world,
             ["node"],
             start=lambda name: None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.nemesis.plan import Fault
-from jepsen.simulator.faults import Nemesis
+from jepsen.simulator.faults import PlannedNemesis
 from jepsen.simulator.network import Link, sockets_of
 from jepsen.simulator.network._connection import TOLD
 from jepsen.simulator.world import World
@@ -193,7 +193,7 @@ def test_the_nemesis_does_it_and_undoes_it(world: World, kind: str) -> None:
     async def story() -> None:
         talk.start()
         await asyncio.sleep(1)
-        nemesis = Nemesis(
+        nemesis = PlannedNemesis(
             world,
             ["client", "server"],
             start=lambda name: None,
