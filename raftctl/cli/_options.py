@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import json
 import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -23,7 +24,7 @@ from raftctl.cli._arguments import (
     local_brokers,
     not_empty,
 )
-from raftctl.cli._output import Output, show, table
+from raftctl.cli._output import Output, say, show, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -78,6 +79,10 @@ class Printer:
     def show(self, document: Any, text: str) -> None:
         """Prints the document as JSON, or the text."""
         show(self.output, document, text)
+
+    def say(self, document: Any, text: str) -> None:
+        """Prints the document as one line of JSON, or the text; a result may be many of these."""
+        say(json.dumps(document) if self.output is Output.JSON else text)
 
     def show_rows(
         self,

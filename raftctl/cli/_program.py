@@ -12,11 +12,10 @@ import typer
 
 import raftctl
 from raftctl.cli._arguments import COMPLETION_VARIABLE
-from raftctl.cli._options import OutputOption
-from raftctl.cli._output import Output, show, table
+from raftctl.cli._options import Printer
 
 
-def plugins(output: OutputOption = Output.TABLE) -> None:
+def plugins(printer: Printer) -> None:
     """Lists plug-ins, which `broker.plugin` can name."""
     from raftctl.plugins import BROKER_GROUP
 
@@ -24,14 +23,13 @@ def plugins(output: OutputOption = Output.TABLE) -> None:
         {"name": point.name, "object": point.value, "package": point.dist and point.dist.name}
         for point in sorted(entry_points(group=BROKER_GROUP), key=lambda point: point.name)
     ]
-    cells = [list(row.values()) for row in rows]
-    show(output, rows, table(("NAME", "OBJECT", "PACKAGE"), cells, "no plug-in is installed"))
+    printer.show_rows(("NAME", "OBJECT", "PACKAGE"), rows, "no plug-in is installed")
 
 
-def version(output: OutputOption = Output.TABLE) -> None:
+def version(printer: Printer) -> None:
     """Prints the versions of raftctl and Python."""
     document = {"raftctl": raftctl.__version__, "python": platform.python_version()}
-    show(output, document, " ".join(f"{name} {number}" for name, number in document.items()))
+    printer.show(document, " ".join(f"{name} {number}" for name, number in document.items()))
 
 
 class Shell(enum.StrEnum):

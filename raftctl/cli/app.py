@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from raftctl.cli._arguments import COMPLETION_VARIABLE
 from raftctl.cli._kafka_tools import translate
-from raftctl.cli._options import flattened
+from raftctl.cli._options import Printer, flattened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -109,7 +109,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Prints the versions.")] = False,
 ) -> None:
     if version:
-        import_module("raftctl.cli._program").version()
+        import_module("raftctl.cli._program").version(Printer())
         raise typer.Exit
 
 

@@ -20,17 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._controllers import (
-    TIMEOUT_S,
-    ControllersOption,
-    TimeoutOption,
-    ask,
-    ask_leader,
-    find_leader,
-    parse_controllers,
-)
-from raftctl.cli._options import OutputOption
-from raftctl.cli._output import Output, say_progress, show, table
+from raftctl.cli._controllers import Controllers
+from raftctl.cli._options import CommandGroup, Printer
+from raftctl.cli._output import say_progress
 from raftctl.cli.offline.voters import (
     parse_controllers_with_ids,
     parse_directory_id,
@@ -59,7 +51,7 @@ if TYPE_CHECKING:
     from raftctl.runtime.real import RealFileSystem
 
 
-app = typer.Typer(help="Shows and changes the quorum of controllers.", no_args_is_help=True)
+app = CommandGroup("Shows and changes the quorum of controllers.")
 
 _COLUMNS = (
     "NodeId",
@@ -74,7 +66,7 @@ _COLUMNS = (
 
 @app.command()
 def describe(
-    controllers: ControllersOption,
+    quorum: Controllers,
     status: Annotated[
         bool, typer.Option("--status", help="Shows the quorum as a whole; the default.")
     ] = False,
@@ -84,21 +76,19 @@ def describe(
     human_readable: Annotated[
         bool, typer.Option("--human-readable", help="Shows ages instead of timestamps.")
     ] = False,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows the quorum as its leader sees it."""
     if status and replication:
         raise ConfigError("give either --status or --replication")
-    status_of_leader = ask_leader(controllers, timeout)
+    status_of_leader = quorum.ask_leader()
     if not replication:
         document = status_document(status_of_leader)
-        show(output, document, status_text(document))
+        quorum.show(document, status_text(document))
     else:
         rows = replication_rows(
             status_of_leader, None if human_readable else int(time.time() * 1000)
         )
-        show(output, rows, table(_COLUMNS, [list(row.values()) for row in rows]))
+        quorum.show_rows(_COLUMNS, rows)
 
 
 def status_document(status_of_leader: dict[str, Any]) -> dict[str, Any]:
@@ -184,7 +174,7 @@ NOT_HEARD = (
 
 @app.command()
 def add_voter(
-    controllers: ControllersOption,
+    quorum: Controllers,
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="The new voter's .properties file.")
     ] = None,
@@ -192,8 +182,6 @@ def add_voter(
         str | None,
         typer.Option(metavar="ID@HOST:PORT:DIRECTORY-ID", help="The new voter, instead of a file."),
     ] = None,
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Lets a running controller vote. It has to catch up first."""
     if (config is None) == (voter is None):
@@ -208,19 +196,17 @@ def add_voter(
         "change is under way; see that it runs and fetches (quorum describe --replication)",
     }
     remedies[ErrorCode.NOT_ENOUGH_REPLICAS] = NOT_HEARD
-    _ask(controllers, timeout, AddVoterRequest(added), remedies, ErrorCode.DUPLICATE_VOTER)
-    show(output, {"added": voter_text(added)}, f"added voter {voter_text(added)}")
+    _ask(quorum, AddVoterRequest(added), remedies, ErrorCode.DUPLICATE_VOTER)
+    quorum.show({"added": voter_text(added)}, f"added voter {voter_text(added)}")
 
 
 @app.command()
 def remove_voter(
-    controllers: ControllersOption,
+    quorum: Controllers,
     controller_id: Annotated[int, typer.Option(help="The node id of the voter.")],
     controller_directory_id: Annotated[
         str, typer.Option(help="Its directory id, as quorum describe shows it.")
     ],
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Takes the vote from a controller, which may be down. It goes on as an observer."""
     directory_id = parse_directory_id("--controller-directory-id", controller_directory_id)
@@ -233,17 +219,15 @@ def remove_voter(
         "voters does not answer",
     }
     remedies[ErrorCode.NOT_ENOUGH_REPLICAS] = NOT_HEARD
-    _ask(controllers, timeout, RemoveVoterRequest(replica), remedies, ErrorCode.VOTER_NOT_FOUND)
+    _ask(quorum, RemoveVoterRequest(replica), remedies, ErrorCode.VOTER_NOT_FOUND)
     document = {"removed": {"id": controller_id, "directoryId": controller_directory_id}}
-    show(output, document, f"removed voter {controller_id} ({controller_directory_id})")
+    quorum.show(document, f"removed voter {controller_id} ({controller_directory_id})")
 
 
 @app.command()
 def transfer(
-    controllers: ControllersOption,
+    quorum: Controllers,
     to: Annotated[int, typer.Option(help="Node id of the voter that shall lead.")],
-    timeout: TimeoutOption = TIMEOUT_S,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Hands leadership to a voter that has the whole log."""
     remedies = {
@@ -253,9 +237,9 @@ def transfer(
         ErrorCode.NOT_LEADER_OR_FOLLOWER: f"another one was elected instead of {to}; try again",
     }
     request = TransferLeadershipRequest(NodeId(to))
-    handed = _ask(controllers, timeout, request, remedies, ErrorCode.ELECTION_NOT_NEEDED)
+    handed = _ask(quorum, request, remedies, ErrorCode.ELECTION_NOT_NEEDED)
     text = f"leadership handed to {to}" if handed else f"node {to} leads already"
-    show(output, {"transferred_to": to, "changed": handed}, text)
+    quorum.show({"transferred_to": to, "changed": handed}, text)
 
 
 def _voter_of_file(path: str) -> Voter:
@@ -276,8 +260,7 @@ def _one_voter(text: str) -> Voter:
 
 
 def _ask(
-    controllers: str,
-    timeout_s: float,
+    quorum: Controllers,
     request: _Change,
     remedies: dict[ErrorCode, str],
     done_already: ErrorCode,
@@ -287,25 +270,25 @@ def _ask(
     Returns whether there was anything to do. `done_already` is the answer that shows that an
     earlier request was carried out. Raises KafkaError with the remedy for its code.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + quorum.timeout
     unanswered = isinstance(request, TransferLeadershipRequest)
     asked = False
     while True:
         left_s = deadline - time.monotonic()
-        error = _ask_once(parse_controllers(controllers), max(left_s, _RETRY_S), request)
+        error = _ask_once(quorum, max(left_s, _RETRY_S), request)
         if error is ErrorCode.NONE or (error is done_already and unanswered):
             return asked or error is ErrorCode.NONE
         unanswered = unanswered or error in _UNANSWERED
         asked = asked or error is not ErrorCode.LEADER_NOT_AVAILABLE
         if error not in _ASK_AGAIN or left_s <= _RETRY_S:
             if not asked:
-                ask(controllers, _RETRY_S)  # if nobody answers, it says so
+                quorum.ask(_RETRY_S)  # if nobody answers, it says so
             raise KafkaError(error, remedies.get(error, _LOOK))
         time.sleep(_RETRY_S)
 
 
-def _ask_once(addresses: list[str], timeout_s: float, request: _Change) -> ErrorCode:
-    leader = find_leader(addresses, timeout_s)
+def _ask_once(quorum: Controllers, timeout_s: float, request: _Change) -> ErrorCode:
+    leader = quorum.find_leader(timeout_s)
     if leader is None:
         return ErrorCode.LEADER_NOT_AVAILABLE
     address, status = leader
@@ -344,6 +327,7 @@ async def _call(
 
 @app.command()
 def force_recover(
+    printer: Printer,
     directory: Annotated[
         str, typer.Option("--dir", metavar="DIR", help="The data directory of the survivor.")
     ],
@@ -357,7 +341,6 @@ def force_recover(
             "--i-understand-data-loss", help="Rebuilds the quorum; without it, only shows the loss."
         ),
     ] = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Makes a single replica the quorum. For when a majority is lost for good.
 
@@ -390,7 +373,7 @@ def force_recover(
     finally:
         lock.release()
     document = survivor_document(recovery.survivor) | {"voter": voter_text(voter), "epoch": epoch}
-    show(output, document, f"{voter_text(voter)} is the only voter from epoch {epoch} on; start it")
+    printer.show(document, f"{voter_text(voter)} is the only voter from epoch {epoch} on; start it")
 
 
 def _open(files: RealFileSystem, path: str) -> Recovery:

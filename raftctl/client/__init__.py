@@ -22,8 +22,8 @@ Sources: Chubby §2 (sequencers); Kleppmann, "How to do distributed locking" (fe
 
 from __future__ import annotations
 
-from raftctl.client._client import Client, Entry, Page, connect
-from raftctl.client._locks import Holder, Lock
+from raftctl.client._client import Client, Entry, Expectation, Page, connect
+from raftctl.client._locks import Fence, Holder, Lock
 from raftctl.client._session import Session
 from raftctl.client._transport import OutcomeUnknownError, RefusedError
 from raftctl.client._watch import Event
@@ -32,6 +32,8 @@ __all__ = [
     "Client",
     "Entry",
     "Event",
+    "Expectation",
+    "Fence",
     "Holder",
     "Lock",
     "OutcomeUnknownError",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raftctl.client._locks import Lock, holder_of, holders
+from raftctl.client._locks import Fence, Lock, holder_of, holders
 from raftctl.client._session import Session
 from raftctl.client._transport import RefusedError, Transport, parse_addresses, value_of
 from raftctl.client._watch import watch
@@ -16,7 +17,7 @@ from raftctl.json_values import value_fields
 from raftctl.runtime.lease_clock import counts_suspension
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
     from types import TracebackType
 
     from raftctl.client._locks import Holder
@@ -45,6 +46,20 @@ class Page:
     """A watch from the offset after this one sees every later change."""
     next: str | None
     """The page after this one begins after this key; None if there is none."""
+
+
+class Expectation(NamedTuple):
+    """What a key must be for a write to be done; None or False expects nothing."""
+
+    version: int | None = None
+    value: bytes | None = None
+    absent: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a request."""
+        version = {} if self.version is None else {"expected_version": self.version}
+        value = {} if self.value is None else value_fields(self.value, "expected_value")
+        return {**version, **value, **({"expected_absent": True} if self.absent else {})}
 
 
 def connect(
@@ -112,10 +127,10 @@ class Client:
         value: bytes,
         *,
         session: Session | None = None,
-        guard: Lock | None = None,
+        guard: Lock | Fence | None = None,
     ) -> int:
         """Set a key, ephemeral with a session; return its version."""
-        return await self._write("/put", key, value_fields(value), session, guard)
+        return await self.write(key, value, session=session, guard=guard)
 
     async def cas(
         self,
@@ -126,23 +141,49 @@ class Client:
         expected: bytes | None = None,
         absent: bool = False,
         session: Session | None = None,
-        guard: Lock | None = None,
+        guard: Lock | Fence | None = None,
     ) -> int | None:
         """Set a key if it has this version and value, or is absent; None if it is not so."""
-        body: dict[str, Any] = value_fields(value)
-        if version is not None:
-            body["expected_version"] = version
-        if expected is not None:
-            body.update(value_fields(expected, "expected_value"))
-        if absent:
-            body["expected_absent"] = True
-        return await self._unless(
-            ErrorCode.INVALID_UPDATE_VERSION, "/cas", key, body, session, guard
-        )
+        expectation = Expectation(version, expected, absent)
+        with _unless(ErrorCode.INVALID_UPDATE_VERSION):
+            return await self.write(key, value, expectation, session=session, guard=guard)
+        return None
 
-    async def delete(self, key: str, *, guard: Lock | None = None) -> int | None:
+    async def delete(self, key: str, *, guard: Lock | Fence | None = None) -> int | None:
         """Remove a key; return the offset of that, None if there is no such key."""
-        return await self._unless(ErrorCode.RESOURCE_NOT_FOUND, "/delete", key, {}, None, guard)
+        with _unless(ErrorCode.RESOURCE_NOT_FOUND):
+            return await self.write(key, None, guard=guard)
+        return None
+
+    async def write(
+        self,
+        key: str,
+        value: bytes | None,
+        expectation: Expectation | None = None,
+        *,
+        session: Session | None = None,
+        guard: Lock | Fence | None = None,
+    ) -> int:
+        """Set a key, or remove it (None), if it is as expected; return the version.
+
+        Raises RefusedError with what was found, if the key or the lock is not as expected.
+        """
+        body: dict[str, Any] = {"key": key}
+        if value is not None:
+            body |= value_fields(value)
+        if expectation is not None:
+            body |= expectation.fields()
+        if session is not None:
+            session.check()
+            body["session"] = session.session_id
+        if isinstance(guard, Lock):
+            guard.session.check()
+            guard = Fence(guard.name, guard.token)
+        if guard is not None:
+            body |= guard._asdict()
+        path = "/delete" if value is None else "/put" if expectation is None else "/cas"
+        version: int = (await self._transport.post(path, body, repeat=False))["version"]
+        return version
 
     async def page(self, prefix: str = "", *, after: str = "", limit: int = PAGE) -> Page:
         """Keys with that prefix after the key `after`; a page may have fewer than `limit`."""
@@ -196,40 +237,14 @@ class Client:
         """See `raftctl.client._locks.holders`."""
         return holders(self._transport, name)
 
-    # --- internals --------------------------------------------------------------------------------
 
-    async def _write(
-        self,
-        path: str,
-        key: str,
-        body: dict[str, Any],
-        session: Session | None,
-        guard: Lock | None,
-    ) -> int:
-        whole = {"key": key, **body}
-        if session is not None:
-            session.check()
-            whole["session"] = session.session_id
-        if guard is not None:
-            guard.session.check()
-            whole.update(lock=guard.name, token=guard.token)
-        version: int = (await self._transport.post(path, whole, repeat=False))["version"]
-        return version
-
-    async def _unless(
-        self,
-        code: ErrorCode,
-        path: str,
-        key: str,
-        body: dict[str, Any],
-        session: Session | None,
-        guard: Lock | None,
-    ) -> int | None:
-        try:
-            return await self._write(path, key, body, session, guard)
-        except RefusedError as error:
-            if error.code is code:
-                return None
+@contextlib.contextmanager
+def _unless(code: ErrorCode) -> Iterator[None]:
+    """The block ends if the controller refuses what it asks for with this code."""
+    try:
+        yield
+    except RefusedError as error:
+        if error.code is not code:
             raise
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.client._session import Session
 from raftctl.client._transport import value_of
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 WAIT_S = 10.0
 """How long one request waits for the lock before it is asked again."""
 UNLOCK_TIMEOUT_S = 3.0
+
+
+class Fence(NamedTuple):
+    """A lock and the token that it must be held with, for a write on behalf of its holder."""
+
+    lock: str
+    token: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@
     <directory>/<node>/node.log              its stdout and stderr
     <directory>/<node>/process.json          the process started last
 
-`cluster` creates, starts, stops and restarts the nodes. It is built on `layout` (pure: which
-nodes there are and what configures them), `ports`, `processes` (starts and signals),
-`fork_server` (starts faster, by forking a process that has imported a node's code) and `status`
-(asks the controllers). `rolling` restarts node by node and waits between them.
+`cluster` creates, starts, stops and restarts the nodes, together or one by one. It is built on
+`layout` (pure: which nodes there are and what configures them), `ports`, `processes` (starts and
+signals), `fork_server` (starts faster, by forking a process that has imported a node's code) and
+`status` (asks the controllers).
 
 Invariants:
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from raftctl.cli.offline.storage import random_uuid_text
-from raftctl.controller_channel import CLIENT_ID, KvClient
+from raftctl.controller_channel import CLIENT_ID
 from raftctl.localcluster.ports import free_ports
 from raftctl.rpc import RpcClient
 from raftctl.runtime.real import RealRuntime
@@ -23,6 +23,7 @@ from tests.integration.clusters import wait_until
 from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import Confluent, Record
 from tests.integration.quorum_nodes import QuorumNodes
+from tests.kv_client import KvClient
 from tests.kv_load import ALL, Recorder, use_keys
 
 if TYPE_CHECKING:

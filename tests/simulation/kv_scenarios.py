@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from jepsen.simulator.cluster import CONTROLLER_PORT, Observer, SimCluster
 from jepsen.simulator.network import Link
 from raftctl.client import connect
-from raftctl.controller_channel import CLIENT_ID, KvClient
+from raftctl.controller_channel import CLIENT_ID
 from raftctl.rpc import RpcClient
+from tests.kv_client import KvClient
 from tests.kv_load import ALL, TIMEOUT_MS, HttpKeys, Recorder, use_keys
 
 if TYPE_CHECKING:

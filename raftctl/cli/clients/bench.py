@@ -19,15 +19,14 @@ import struct
 import threading
 import time
 from array import array
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
-from raftctl.cli._options import BootstrapOption, OutputOption
-from raftctl.cli._output import Output, say_progress, show
+from raftctl.cli._options import BootstrapOption, CommandGroup, Printer
+from raftctl.cli._output import say_progress
 from raftctl.cli.clients._librdkafka import (
     assign_to_end,
     kafka_errors,
@@ -37,7 +36,7 @@ from raftctl.cli.clients._librdkafka import (
 from raftctl.cli.files import client_settings
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
-app = typer.Typer(help="Measures throughput and latency.", no_args_is_help=True)
+app = CommandGroup("Measures throughput and latency.")
 
 RECORDS_MAX = 1_000_000_000
 RECORD_BYTES_MAX = 100 * 1024 * 1024
@@ -45,7 +44,6 @@ FETCH_BYTES_MAX = 1_000_000_000
 TIMEOUT_MS_MAX = 3_600_000
 HEAD = struct.Struct(">8sQ")
 """Which run of `end-to-end` a record belongs to, and its number."""
-RECORD_SIZE_MIN = HEAD.size
 MEGABYTE = 1e6
 PROGRESS_S = 5.0
 RATES = "{records} records, {records_per_s} records/s ({megabytes_per_s} MB/s)"
@@ -54,29 +52,34 @@ LATENCIES = (
     "{p99_ms} ms 99th, {p99_9_ms} ms 99.9th"
 )
 
-TopicOption = Annotated[str, typer.Option(metavar="TOPIC", help="An existing topic.")]
-RecordsOption = Annotated[
-    int, typer.Option(min=1, max=RECORDS_MAX, metavar="N", help="Number of records.")
-]
-ThroughputOption = Annotated[
-    float, typer.Option(metavar="N", help="Records a second; -1: as fast as possible.")
-]
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A setting of librdkafka's client."),
 ]
 
 
-@app.command()
-def produce(
-    bootstrap_server: BootstrapOption,
-    topic: TopicOption,
-    num_records: RecordsOption,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Printer):
+    """Records of a topic that are written or read."""
+
+    bootstrap_server: BootstrapOption
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="An existing topic.")]
+    num_records: Annotated[
+        int, typer.Option(min=1, max=RECORDS_MAX, metavar="N", help="Number of records.")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceLoad(Load):
+    """What `produce` writes."""
+
     record_size: Annotated[
         int,
         typer.Option(min=1, max=RECORD_BYTES_MAX, metavar="N", help="Bytes of a value."),
-    ] = 1024,
-    throughput: ThroughputOption = -1,
+    ] = 1024
+    throughput: Annotated[
+        float, typer.Option(metavar="N", help="Records a second; -1: as fast as possible.")
+    ] = -1
     command_property: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,90 +88,120 @@ def produce(
             metavar="KEY=VALUE",
             help="A setting of librdkafka's producer, e.g. `acks=1`, `batch.size=65536`.",
         ),
-    ] = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Writes records of random letters: rate and latencies.
-
-    A megabyte is 10^6 bytes of values. A latency is from the call to the acknowledgement.
-    """
-    _check_throughput(throughput)
-    settings = client_settings(command_property)
-    plan = ProducePlan(bootstrap_server, topic, num_records, record_size, throughput, settings)
-    _show(output, _produce(plan), f"{RATES}, {LATENCIES}")
+    ] = None
 
 
-@app.command()
-def consume(
-    bootstrap_server: BootstrapOption,
-    topic: TopicOption,
-    num_records: RecordsOption,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeLoad(Load):
+    """What `consume` reads."""
+
     from_latest: Annotated[
         bool, typer.Option("--from-latest", help="Begin at the end, not at the start.")
-    ] = False,
+    ] = False
     fetch_size: Annotated[
         int,
         typer.Option(
             min=1, max=FETCH_BYTES_MAX, metavar="N", help="Bytes of a partition in one fetch."
         ),
-    ] = 1024 * 1024,
+    ] = 1024 * 1024
     timeout: Annotated[
         int,
         typer.Option(
             min=1, max=TIMEOUT_MS_MAX, metavar="MS", help="Longest time without a record."
         ),
-    ] = 10_000,
-    command_property: PropertyOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Reads records of all partitions, without a group: rate.
-
-    A megabyte is 10^6 bytes of values.
-    """
-    settings = client_settings(command_property)
-    plan = ConsumePlan(
-        bootstrap_server, topic, num_records, from_latest, fetch_size, timeout, settings
-    )
-    _show(output, _consume(plan), RATES)
+    ] = 10_000
+    command_property: PropertyOption = None
 
 
-@app.command(name="end-to-end")
-def end_to_end(
-    bootstrap_server: BootstrapOption,
-    topic: TopicOption,
-    num_records: RecordsOption,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndToEndLoad(Load):
+    """What `end-to-end` sends; each client ignores the settings of the other."""
+
     record_size: Annotated[
         int,
-        typer.Option(
-            min=RECORD_SIZE_MIN, max=RECORD_BYTES_MAX, metavar="N", help="Bytes of a value."
-        ),
-    ] = 100,
+        typer.Option(min=HEAD.size, max=RECORD_BYTES_MAX, metavar="N", help="Bytes of a value."),
+    ] = 100
     producer_acks: Annotated[
         str, typer.Option(metavar="0|1|all", help="Acknowledgements that a write waits for.")
-    ] = "all",
+    ] = "all"
     throughput: Annotated[
         float,
         typer.Option(
             metavar="N", help="Records a second; -1: each record once the last has arrived."
         ),
-    ] = -1,
-    command_property: PropertyOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+    ] = -1
+    command_property: PropertyOption = None
+
+
+@app.command()
+def produce(load: ProduceLoad) -> None:
+    """Writes records of random letters: rate and latencies.
+
+    A megabyte is 10^6 bytes of values. A latency is from the call to the acknowledgement.
+    """
+    _check_throughput(load.throughput)
+    defaults = {
+        "queue.buffering.max.kbytes": BUFFER_KIB,
+        "message.max.bytes": max(MESSAGE_BYTES_MIN, load.record_size + BATCH_OVERHEAD),
+    }
+    settings = client_settings(load.command_property)
+    producer = new_client(Producer, load.bootstrap_server, defaults, settings)
+    partitions_of(producer, load.topic)
+    run = _ProduceRun(producer, load)
+    seconds = run.write_all()
+    report = _rates(load.num_records, load.num_records * load.record_size, seconds)
+    _show(load, report | run.latencies.summary(), f"{RATES}, {LATENCIES}")
+
+
+@app.command()
+def consume(load: ConsumeLoad) -> None:
+    """Reads records of all partitions, without a group: rate.
+
+    A megabyte is 10^6 bytes of values.
+    """
+    defaults = {
+        "group.id": "raftctl-bench",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "max.partition.fetch.bytes": load.fetch_size,
+        "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+    }
+    settings = client_settings(load.command_property)
+    consumer = new_client(Consumer, load.bootstrap_server, defaults, settings)
+    try:
+        partitions = partitions_of(consumer, load.topic)
+        began = time.perf_counter()
+        if load.from_latest:
+            assign_to_end(consumer, load.topic, partitions)
+        else:
+            consumer.assign([TopicPartition(load.topic, p, OFFSET_BEGINNING) for p in partitions])
+        report = _read(consumer, load, began)
+    finally:
+        consumer.close()
+    _show(load, report, RATES)
+
+
+@app.command(name="end-to-end")
+def end_to_end(load: EndToEndLoad) -> None:
     """Measures latency from the producer's call to the consumer."""
-    _check_throughput(throughput)
-    if producer_acks not in ("0", "1", "-1", "all"):
-        raise ConfigError(f"--producer-acks {producer_acks}: must be 0, 1 or all")
-    plan = EndToEndPlan(
-        bootstrap_server,
-        topic,
-        num_records,
-        record_size,
-        producer_acks,
-        throughput,
-        client_settings(command_property),
-    )
-    _show(output, _end_to_end(plan), f"{RATES}, {LATENCIES}")
+    _check_throughput(load.throughput)
+    if load.producer_acks not in ("0", "1", "-1", "all"):
+        raise ConfigError(f"--producer-acks {load.producer_acks}: must be 0, 1 or all")
+    settings = client_settings(load.command_property)
+    reading = {"group.id": "raftctl-bench", "enable.auto.commit": False}
+    consumer = new_client(Consumer, load.bootstrap_server, reading, settings)
+    writing = {"acks": load.producer_acks, "linger.ms": 0}
+    producer = new_client(Producer, load.bootstrap_server, writing, settings)
+    try:
+        partitions = partitions_of(consumer, load.topic)
+        assign_to_end(consumer, load.topic, partitions)
+        say_progress(f"sends {load.num_records} records through {len(partitions)} partitions")
+        run = _EndToEndRun(producer, consumer, load, partitions)
+        seconds = run.send_all()
+    finally:
+        consumer.close()
+    report = _rates(load.num_records, load.num_records * load.record_size, seconds)
+    _show(load, report | run.latencies.summary(), f"{RATES}, {LATENCIES}")
 
 
 def _check_throughput(records_per_s: float) -> None:
@@ -189,8 +222,8 @@ def _rates(records: int, size: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def _show(output: Output, report: dict[str, Any], form: str) -> None:
-    show(output, report, form.format(**report))
+def _show(printer: Printer, report: dict[str, Any], form: str) -> None:
+    printer.show(report, form.format(**report))
 
 
 MILLISECONDS = 1000
@@ -244,44 +277,12 @@ SERVE_EVERY = 32
 FLUSH_TIMEOUT_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProducePlan:
-    """What is written."""
-
-    bootstrap_servers: str
-    topic: str
-    num_records: int
-    record_size: int
-    """Bytes of a value."""
-    throughput: float
-    """Records a second; below 0: as fast as can be."""
-    properties: Mapping[str, str]
-    """Of librdkafka's producer."""
-
-
-def _produce(plan: ProducePlan) -> dict[str, Any]:
-    """Rates and latencies of all records; progress goes to stderr every few seconds.
-
-    Raises KafkaError if a record is not acknowledged, ConfigError for a bad property.
-    """
-    defaults = {
-        "queue.buffering.max.kbytes": BUFFER_KIB,
-        "message.max.bytes": max(MESSAGE_BYTES_MIN, plan.record_size + BATCH_OVERHEAD),
-    }
-    producer = new_client(Producer, plan.bootstrap_servers, defaults, plan.properties)
-    partitions_of(producer, plan.topic)
-    run = _ProduceRun(producer, plan)
-    seconds = run.write_all()
-    size = plan.num_records * plan.record_size
-    return _rates(plan.num_records, size, seconds) | run.latencies.summary()
-
-
 class _ProduceRun:
     """One run of one producer."""
 
-    def __init__(self, producer: Producer, plan: ProducePlan) -> None:
+    def __init__(self, producer: Producer, load: ProduceLoad) -> None:
         self._producer = producer
-        self._plan = plan
+        self._load = load
         self._refused: list[Any] = []
         self._reported = 0
         self._report_at_s = PROGRESS_S
@@ -289,12 +290,12 @@ class _ProduceRun:
 
     def write_all(self) -> float:
         """Seconds from the first record given to the last one acknowledged."""
-        plan, source = self._plan, random.Random(0)
-        payloads = [_letters(source, plan.record_size) for _ in range(PAYLOADS)]
+        load, source = self._load, random.Random(0)
+        payloads = [_letters(source, load.record_size) for _ in range(PAYLOADS)]
         began = time.perf_counter()
-        for number in range(plan.num_records):
-            if plan.throughput > 0:
-                self._wait_until(began + number / plan.throughput)
+        for number in range(load.num_records):
+            if load.throughput > 0:
+                self._wait_until(began + number / load.throughput)
             self._give(payloads[number % PAYLOADS])
             if number % SERVE_EVERY == 0:
                 self._producer.poll(0)
@@ -308,7 +309,7 @@ class _ProduceRun:
     def _give(self, payload: bytes) -> None:
         while True:
             try:
-                self._producer.produce(self._plan.topic, payload, on_delivery=self._delivered)
+                self._producer.produce(self._load.topic, payload, on_delivery=self._delivered)
                 return
             except BufferError:
                 self._producer.poll(FULL_WAIT_S)
@@ -331,7 +332,7 @@ class _ProduceRun:
             return
         acknowledged = len(self.latencies)
         a_second = (acknowledged - self._reported) / (elapsed_s - self._report_at_s + PROGRESS_S)
-        megabytes = a_second * self._plan.record_size / MEGABYTE
+        megabytes = a_second * self._load.record_size / MEGABYTE
         say_progress(
             f"{acknowledged} records sent, {a_second:.1f} records/s ({megabytes:.2f} MB/s)"
         )
@@ -362,54 +363,12 @@ QUEUE_BACKOFF_MS = 5
 be what is measured: the sooner brokers answer, the sooner the client stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumePlan:
-    """What is read."""
-
-    bootstrap_servers: str
-    topic: str
-    num_records: int
-    from_latest: bool
-    """Begin at the end of the log instead of its start."""
-    fetch_size: int
-    """Bytes of one partition in one fetch."""
-    timeout_ms: int
-    """The longest time without a record."""
-    properties: Mapping[str, str]
-    """Of librdkafka's consumer."""
-
-
-def _consume(plan: ConsumePlan) -> dict[str, Any]:
-    """Rates of at least so many records, and seconds until the first one came.
-
-    Raises KafkaError if no more records come, ConfigError for a bad property.
-    """
-    defaults = {
-        "group.id": "raftctl-bench",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "max.partition.fetch.bytes": plan.fetch_size,
-        "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
-    }
-    consumer = new_client(Consumer, plan.bootstrap_servers, defaults, plan.properties)
-    try:
-        partitions = partitions_of(consumer, plan.topic)
-        began = time.perf_counter()
-        if plan.from_latest:
-            assign_to_end(consumer, plan.topic, partitions)
-        else:
-            consumer.assign([TopicPartition(plan.topic, p, OFFSET_BEGINNING) for p in partitions])
-        return _read(consumer, plan, began)
-    finally:
-        consumer.close()
-
-
-def _read(consumer: Consumer, plan: ConsumePlan, began: float) -> dict[str, Any]:
+def _read(consumer: Consumer, load: ConsumeLoad, began: float) -> dict[str, Any]:
     records, size, first_s = 0, 0, 0.0
     last = reported = began
-    while records < plan.num_records:
+    while records < load.num_records:
         with kafka_errors():
-            messages = consumer.consume(min(AT_ONCE, plan.num_records - records), POLL_S)
+            messages = consumer.consume(min(AT_ONCE, load.num_records - records), POLL_S)
         now = time.perf_counter()
         for message in messages:
             error = message.error()
@@ -420,10 +379,10 @@ def _read(consumer: Consumer, plan: ConsumePlan, began: float) -> dict[str, Any]
             first_s = first_s or now - began
             last = now
             records += len(messages)
-        elif (now - last) * 1000 > plan.timeout_ms:
+        elif (now - last) * 1000 > load.timeout:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"no record for {plan.timeout_ms} ms after {records} of {plan.num_records}: "
+                f"no record for {load.timeout} ms after {records} of {load.num_records}: "
                 "lower --num-records or raise --timeout",
             )
         if now - reported > PROGRESS_S:
@@ -436,49 +395,15 @@ def _read(consumer: Consumer, plan: ConsumePlan, began: float) -> dict[str, Any]
 ARRIVAL_TIMEOUT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class EndToEndPlan:
-    """What is sent through the cluster."""
-
-    bootstrap_servers: str
-    topic: str
-    num_records: int
-    record_size: int
-    """Bytes of a value, at least `RECORD_SIZE_MIN`."""
-    acks: str
-    throughput: float
-    """Records a second; below 0: the next one when the last has arrived."""
-    properties: Mapping[str, str]
-    """Of librdkafka's producer and consumer; each ignores what belongs to the other."""
-
-
-def _end_to_end(plan: EndToEndPlan) -> dict[str, Any]:
-    """Rates and latencies. Raises KafkaError if a record is refused or does not arrive."""
-    reading = {"group.id": "raftctl-bench", "enable.auto.commit": False}
-    consumer = new_client(Consumer, plan.bootstrap_servers, reading, plan.properties)
-    writing = {"acks": plan.acks, "linger.ms": 0}
-    producer = new_client(Producer, plan.bootstrap_servers, writing, plan.properties)
-    try:
-        partitions = partitions_of(consumer, plan.topic)
-        assign_to_end(consumer, plan.topic, partitions)
-        say_progress(f"sends {plan.num_records} records through {len(partitions)} partitions")
-        run = _EndToEndRun(producer, consumer, plan, partitions)
-        seconds = run.send_all()
-    finally:
-        consumer.close()
-    size = plan.num_records * plan.record_size
-    return _rates(plan.num_records, size, seconds) | run.latencies.summary()
-
-
 class _EndToEndRun:
     """One thread gives records, another one receives them."""
 
     def __init__(
-        self, producer: Producer, consumer: Consumer, plan: EndToEndPlan, partitions: list[int]
+        self, producer: Producer, consumer: Consumer, load: EndToEndLoad, partitions: list[int]
     ) -> None:
         self._producer = producer
         self._consumer = consumer
-        self._plan = plan
+        self._load = load
         self._partitions = partitions
         self._tag = secrets.token_bytes(8)
         self._given: list[float | None] = []
@@ -494,9 +419,9 @@ class _EndToEndRun:
         receiver.start()
         began = time.perf_counter()
         try:
-            for number in range(self._plan.num_records):
+            for number in range(self._load.num_records):
                 self._send(number, began)
-            self._wait_for(self._plan.num_records)
+            self._wait_for(self._load.num_records)
             return time.perf_counter() - began
         finally:
             self._ending = True
@@ -504,19 +429,19 @@ class _EndToEndRun:
             self._producer.flush(ARRIVAL_TIMEOUT_S)
 
     def _send(self, number: int, began: float) -> None:
-        if self._plan.throughput > 0:
-            due = began + number / self._plan.throughput
+        if self._load.throughput > 0:
+            due = began + number / self._load.throughput
             while (left := due - time.perf_counter()) > 0:
                 time.sleep(left)
         else:
             self._wait_for(number)
-        filler = b"x" * (self._plan.record_size - HEAD.size)
+        filler = b"x" * (self._load.record_size - HEAD.size)
         value = HEAD.pack(self._tag, number) + filler
         self._given.append(time.perf_counter())
         partition = self._partitions[number % len(self._partitions)]
         with kafka_errors():
             self._producer.produce(
-                self._plan.topic, value, partition=partition, on_delivery=self._delivered
+                self._load.topic, value, partition=partition, on_delivery=self._delivered
             )
         self._producer.poll(0)
         self._check()

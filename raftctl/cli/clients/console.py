@@ -15,8 +15,14 @@ import typer
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from raftctl.cli._arguments import why_without_key
-from raftctl.cli._options import BootstrapOption, OutputOption, PropertyOption, TopicOption
-from raftctl.cli._output import Output, counted, say, say_progress, show
+from raftctl.cli._options import (
+    BootstrapOption,
+    CommandGroup,
+    Printer,
+    PropertyOption,
+    TopicOption,
+)
+from raftctl.cli._output import Output, counted, say, say_progress
 from raftctl.cli._termination import terminate_as_interrupt
 from raftctl.cli.clients._librdkafka import (
     METADATA_TIMEOUT_S,
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
 
     Headers = list[tuple[str, str | bytes | None]]
 
-app = typer.Typer(help="Writes lines as records, and shows records as lines.", no_args_is_help=True)
+app = CommandGroup("Writes lines as records, and shows records as lines.")
 
 AT_ONCE = 500
 """Records that the client hands over at once."""
@@ -73,6 +79,7 @@ IsolationOption = Annotated[
 
 @app.command()
 def produce(
+    printer: Printer,
     bootstrap_server: BootstrapOption,
     topic: TopicOption,
     partition: Annotated[
@@ -97,7 +104,6 @@ def produce(
         float, typer.Option(help="Seconds to wait for each acknowledgement.", min=0.1, max=3600)
     ] = 30.0,
     command_property: PropertyOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Writes each line of standard input as a record. Prints their number and offsets.
 
@@ -125,7 +131,7 @@ def produce(
     lines = typer.get_binary_stream("stdin")
     written = writing.write(_records(lines, separator, marker), timeout)
     document = {"topic": topic, "records": writing.acknowledged, "partitions": written}
-    show(output, document, f"wrote {counted(writing.acknowledged, 'record')} to {topic}")
+    printer.show(document, f"wrote {counted(writing.acknowledged, 'record')} to {topic}")
 
 
 def _headers(items: Iterable[str]) -> Headers:
@@ -161,7 +167,11 @@ class _Writing:
     """Records under way, and what became of them."""
 
     def __init__(
-        self, producer: Producer, topic: str, partition: int | None, headers: Headers
+        self,
+        producer: Producer,
+        topic: str,
+        partition: int | None,
+        headers: Headers,
     ) -> None:
         self._producer = producer
         self._topic = topic
@@ -236,6 +246,7 @@ class _Writing:
 
 @app.command()
 def consume(
+    printer: Printer,
     bootstrap_server: BootstrapOption,
     topic: TopicOption,
     partition: Annotated[
@@ -274,7 +285,6 @@ def consume(
         bool, typer.Option("--print-key", help="Prints the key and a tab before each value.")
     ] = False,
     command_property: PropertyOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows records, a line each, until it is interrupted. JSON has all that is in a record.
 
@@ -293,7 +303,7 @@ def consume(
         with terminate_as_interrupt():
             _place(consumer, topic, partition, offset, from_beginning, group)
             for message in _messages(consumer, max_messages, timeout_ms):
-                say(_line(message, output, print_key))
+                say(_line(message, printer.output, print_key))
                 shown += 1
     finally:
         consumer.close()

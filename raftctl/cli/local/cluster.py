@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._arguments import DEFAULT_DIRECTORY, parse_addresses
-from raftctl.cli._options import DirectoryOption, OutputOption, OverrideOption
-from raftctl.cli._output import Output, counted, say, say_progress, show, table
+from raftctl.cli._options import DirectoryOption, OverrideOption, Printer
+from raftctl.cli._output import Output, counted, say, say_progress, table
 from raftctl.cli.files import parse_overrides
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
 
 def up(
+    printer: Printer,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     controllers: Annotated[
         int | None, typer.Option(help="Controllers of a new cluster; default: 3.")
@@ -43,7 +44,6 @@ def up(
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait until the cluster is ready.")
     ] = 60.0,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Starts a cluster on this machine and leaves it running.
 
@@ -80,13 +80,13 @@ def up(
         "cluster_id": cluster.layout.cluster_id,
         "nodes": [dataclasses.asdict(node) for node in cluster.layout.nodes],
     }
-    show(output, document, f"bootstrap.servers={cluster.layout.bootstrap}")
+    printer.show(document, f"bootstrap.servers={cluster.layout.bootstrap}")
 
 
 def down(
+    printer: Printer,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 60.0,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Stops the nodes of a local cluster; data stays. Brokers go first, then controllers."""
     from raftctl.cli.local._left_over import warn_of_left_over
@@ -97,21 +97,20 @@ def down(
     running = [node.name for node in cluster.layout.nodes if cluster.is_running(node)]
     killed = [node.name for node in cluster.stop_all(grace)]
     late = f", {', '.join(killed)} killed after {grace:g} s" if killed else ""
-    show(
-        output,
+    printer.show(
         {"stopped": running, "killed": killed},
         f"stopped {counted(len(running), 'node')}{late}",
     )
 
 
 def status(
+    printer: Printer,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     controllers: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT,...", help="Controllers to ask instead of those of --dir."),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Repeats every second.")] = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows quorum, brokers and the health of topics. Exit status 1 if no controller leads."""
     from raftctl.localcluster.cluster import LocalCluster
@@ -125,9 +124,9 @@ def status(
         text = status_text(addresses, answers)
         if stopped:
             text += "\n".join(["", *_stopped_lines(stopped, directory)])
-        if watch and output is Output.TABLE and typer.get_text_stream("stdout").isatty():
+        if watch and printer.output is Output.TABLE and typer.get_text_stream("stdout").isatty():
             say(_CLEAR_SCREEN)
-        show(output, status_document(addresses, answers, stopped), text)
+        printer.show(status_document(addresses, answers, stopped), text)
         if not watch:
             raise typer.Exit(0 if answers.leader else 1)
         time.sleep(1.0)
@@ -254,6 +253,7 @@ def _broker_state(broker: dict[str, Any]) -> str:
 
 
 def restart(
+    printer: Printer,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     rolling: Annotated[
         bool,
@@ -267,7 +267,6 @@ def restart(
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait for in-sync replicas, for each node.")
     ] = 120.0,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Restarts nodes of a local cluster, all or some. They read their files again.
 
@@ -276,7 +275,7 @@ def restart(
     are in sync. If this does not happen within --timeout, the remaining nodes are not restarted,
     and the exit status is 1.
     """
-    from raftctl.localcluster.cluster import LocalCluster
+    from raftctl.localcluster.cluster import LocalCluster, RollingRestart
     from raftctl.localcluster.fork_server import NodeLauncher
 
     rows: list[tuple[str, float | None, bool]]
@@ -284,8 +283,6 @@ def restart(
         cluster = LocalCluster.load(Path(directory), launcher.launch)
         nodes = _chosen(cluster, node or ())
         if rolling:
-            from raftctl.localcluster.rolling import RollingRestart
-
             done = RollingRestart(cluster, grace, timeout, say_progress).run(nodes)
             rows = [(one.node.name, round(one.seconds, 1), one.killed) for one in done]
         else:
@@ -299,7 +296,7 @@ def restart(
     if not rolling:
         # Together they take one time, which is nobody's own.
         text = table(("NODE", "STOPPED"), [(name, how) for name, _, how in ends])
-    show(output, document, text)
+    printer.show(document, text)
 
 
 def _chosen(cluster: LocalCluster, names: list[str] | tuple[()]) -> list[LocalNode]:

@@ -8,18 +8,17 @@ from typing import Annotated
 
 import typer
 
-from raftctl.cli._options import OutputOption, OverrideOption
-from raftctl.cli._output import Output
+from raftctl.cli._options import OverrideOption, Printer
 
 HARNESS = "jepsen.cli.main"
 
 
 def demo(
+    printer: Printer,
     keep: Annotated[
         str, typer.Option(metavar="DIR", help="Keep history, data and logs in this directory.")
     ] = "",
     override: OverrideOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Kills nodes of a new cluster while clients use it.
 
@@ -30,7 +29,7 @@ def demo(
     from raftctl.cli.local._left_over import warn_of_left_over
 
     warn_of_left_over()
-    words = ["demo", "--output", output.value]
+    words = ["demo", "--output", printer.output.value]
     words += ["--keep", keep] if keep else []
     for key in override or ():
         words += ["-o", key]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli._options import OutputOption
+from raftctl.cli._options import CommandGroup, Printer
 from raftctl.cli._output import Output, say, say_progress
 from raftctl.cli.offline._record_json import plain, record_json
 from raftctl.cli.offline.log_files import (
@@ -40,7 +41,15 @@ if TYPE_CHECKING:
 
 SNAPSHOT_SUFFIX = ".checkpoint"
 
-app = typer.Typer(help="Shows and checks the files of logs.", no_args_is_help=True)
+app = CommandGroup("Shows and checks the files of logs.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions(Printer):
+    """What is printed of a log."""
+
+    records: Annotated[bool, typer.Option(help="Prints the records of each batch, too.")] = True
+    start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0
 
 
 @app.command()
@@ -52,9 +61,7 @@ def dump(
             help="Segments, snapshots, log directories, or a node's data directory with all logs.",
         ),
     ],
-    records: Annotated[bool, typer.Option(help="Prints the records of each batch, too.")] = True,
-    start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0,
-    output: OutputOption = Output.TABLE,
+    options: DumpOptions,
 ) -> None:
     """Prints the batches and records of logs. With JSON, a line for each batch.
 
@@ -65,34 +72,34 @@ def dump(
     tail may be cut short by a write that is under way. Of a snapshot, which has offsets of its own,
     everything is checked before anything is printed.
     """
-    whole = [_dump_one(one, records=records, start=start, output=output) for one in targets]
+    whole = [_dump_one(one, options) for one in targets]
     if not all(whole):
         raise typer.Exit(1)
 
 
-def _dump_one(target: str, *, records: bool, start: int, output: Output) -> bool:
+def _dump_one(target: str, options: DumpOptions) -> bool:
     """Whether nothing is damaged. ConfigError for a path where no log is."""
     tool = tool_for(target)
     if tool is not None:
-        return dump_partition(tool, target, records=records, start=start, output=output)
+        return dump_partition(tool, target, options)
     holders = [one for one in log_tools() if Path(target).is_dir() and holds(one, target)]
     whole = True
     if not holders or Path(target, METADATA_LOG_NAME).is_dir():
-        whole = _dump_metadata(target, records=records, start=start, output=output)
+        whole = _dump_metadata(target, options)
     for one in holders:
-        whole &= dump_partition(one, target, records=records, start=start, output=output)
+        whole &= dump_partition(one, target, options)
     return whole
 
 
-def _dump_metadata(target: str, *, records: bool, start: int, output: Output) -> bool:
+def _dump_metadata(target: str, options: DumpOptions) -> bool:
     try:
         if target.endswith(SNAPSHOT_SUFFIX):
-            _dump_snapshot(target, records=records, output=output)
+            _dump_snapshot(target, options)
             return True
         for place, batch in read_batches(log_files(target)):
-            if batch.end_offset > start:
-                document = batch_json(place, batch, records=records)
-                say(json.dumps(document) if output is Output.JSON else batch_text(document))
+            if batch.end_offset > options.start:
+                document = batch_json(place, batch, records=options.records)
+                options.say(document, batch_text(document))
     except DamagedLogError as error:
         say_progress(f"{error} ({'a torn tail' if error.torn else 'corrupt'})")
         return False
@@ -102,7 +109,7 @@ def _dump_metadata(target: str, *, records: bool, start: int, output: Output) ->
     return True
 
 
-def _dump_snapshot(path: str, *, records: bool, output: Output) -> None:
+def _dump_snapshot(path: str, options: DumpOptions) -> None:
     snapshot = read_snapshot(path)
     header: dict[str, Any] = {
         "file": path,
@@ -111,13 +118,10 @@ def _dump_snapshot(path: str, *, records: bool, output: Output) -> None:
         "timestamp_ms": snapshot.timestamp_ms,
         "state_hash": snapshot.state_hash,
     }
-    if output is Output.JSON:
-        say(json.dumps(header))
-    else:
-        say(", ".join(f"{key} {value}" for key, value in header.items()))
-    for batch in snapshot.batches if records else ():
+    options.say(header, ", ".join(f"{key} {value}" for key, value in header.items()))
+    for batch in snapshot.batches if options.records else ():
         for record in _records(batch):
-            say(json.dumps(record) if output is Output.JSON else record_text(record))
+            options.say(record, record_text(record))
 
 
 def batch_json(place: Place, batch: Batch, *, records: bool) -> dict[str, Any]:
@@ -170,18 +174,16 @@ def tool_for(target: str) -> LogTool | None:
     return next((tool for tool in log_tools() if tool.recognises(path)), None)
 
 
-def dump_partition(
-    tool: LogTool, target: str, *, records: bool, start: int, output: Output
-) -> bool:
-    """Prints what stands in the files, from the offset `start` on; whether nothing is damaged."""
+def dump_partition(tool: LogTool, target: str, options: DumpOptions) -> bool:
+    """Prints what stands in the files; whether nothing is damaged."""
     problems = 0
     for path in _partitions(tool, target):
-        for document in tool.dump(RealFileSystem(), path, with_records=records):
+        for document in tool.dump(RealFileSystem(), path, with_records=options.records):
             if isinstance(document, LogProblem):
                 problems += 1
                 say_progress(_problem_text(document))
-            elif document.get("last_offset", start) >= start:
-                say(json.dumps(document) if output is Output.JSON else _text(document))
+            elif document.get("last_offset", options.start) >= options.start:
+                options.say(document, _text(document))
     return not problems
 
 
@@ -205,7 +207,7 @@ def verify(
             metavar="PATH", help="File or directory of a partition, or a log directory."
         ),
     ],
-    output: OutputOption = Output.TABLE,
+    printer: Printer,
 ) -> None:
     """Checks the files of partitions. That is: batches, records, indexes, snapshots, leader
     epochs.
@@ -221,11 +223,11 @@ def verify(
                 problems.append(
                     {"file": problem.path, "byte": problem.position, "why": problem.why}
                 )
-                if output is Output.TABLE:
+                if printer.output is Output.TABLE:
                     say(_problem_text(problem))
     if checked == 0:
         raise ConfigError(f"{target}: no partition's files there; name a partition or a log dir")
-    if output is Output.JSON:
+    if printer.output is Output.JSON:
         say(json.dumps({"files": checked, "problems": problems}, indent=2))
     say_progress(f"{checked} files, {len(problems)} problems")
     if problems:

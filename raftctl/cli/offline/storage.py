@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import typer
 
-from raftctl.cli._options import ConfigOption, OutputOption
-from raftctl.cli._output import Output, show, table
+from raftctl.cli._options import CommandGroup, ConfigOption, Printer
 from raftctl.cli.files import read_config_file
 from raftctl.errors import ConfigError
 from raftctl.ids import parse_uuid, uuid_text
@@ -21,11 +20,12 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
     from raftctl.raft.messages import Voter
 
-app = typer.Typer(help="Prepares and shows the directories of a node.", no_args_is_help=True)
+app = CommandGroup("Prepares and shows the directories of a node.")
 
 
 @app.command(name="format")
 def format_command(
+    printer: Printer,
     config: ConfigOption,
     cluster_id: Annotated[
         str, typer.Option("--cluster-id", help="Id from `random-uuid`, the same on every node.")
@@ -49,7 +49,6 @@ def format_command(
             "--no-initial-controllers", help="This controller joins a quorum, to be added later."
         ),
     ] = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Prepares the directories of a node. Writes meta.properties into each.
 
@@ -59,11 +58,11 @@ def format_command(
     node = read_config_file(config)
     first = FirstVoters(standalone, initial_controllers, no_initial_controllers)
     done = format_storage(node, cluster_id, first=first, ignore_formatted=ignore_formatted)
-    show(output, {"formatted": done}, "\n".join(f"formatted {path}" for path in done) or "nothing")
+    printer.show({"formatted": done}, "\n".join(f"formatted {path}" for path in done) or "nothing")
 
 
 @app.command()
-def info(config: ConfigOption, output: OutputOption = Output.TABLE) -> None:
+def info(config: ConfigOption, printer: Printer) -> None:
     """Shows what the directories of a node belong to. Exit status 1 if one is not formatted."""
     from raftctl.runtime.real import RealFileSystem
     from raftctl.storage import MetaProperties
@@ -82,13 +81,13 @@ def info(config: ConfigOption, output: OutputOption = Output.TABLE) -> None:
             }
         )
     heads = ("DIRECTORY", "CLUSTER", "NODE", "DIRECTORY-ID")
-    show(output, rows, table(heads, [list(row.values()) for row in rows]))
+    printer.show_rows(heads, rows)
     if any(row["cluster_id"] is None for row in rows):
         raise typer.Exit(1)
 
 
 @app.command(name="verify")
-def verify_command(config: ConfigOption, output: OutputOption = Output.TABLE) -> None:
+def verify_command(config: ConfigOption, printer: Printer) -> None:
     """Checks what a stopped node has on its disks. Changes nothing.
 
     Exit status 1 if something is damaged. A torn tail is not: it is what a crash leaves of a write
@@ -98,16 +97,16 @@ def verify_command(config: ConfigOption, output: OutputOption = Output.TABLE) ->
 
     findings = verify(read_config_file(config))
     rows = [finding._asdict() for finding in findings]
-    show(output, rows, table(("WHAT", "STATE", "DETAIL"), findings))
+    printer.show_rows(("WHAT", "STATE", "DETAIL"), rows)
     if any(finding.state == DAMAGED for finding in findings):
         raise typer.Exit(1)
 
 
 @app.command(name="random-uuid")
-def random_uuid(output: OutputOption = Output.TABLE) -> None:
+def random_uuid(printer: Printer) -> None:
     """Prints a new cluster id."""
     text = random_uuid_text()
-    show(output, {"uuid": text}, text)
+    printer.show({"uuid": text}, text)
 
 
 def random_uuid_text() -> str:

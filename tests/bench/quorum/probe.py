@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import sys
 
-from raftctl.controller_channel import CLIENT_ID, KvClient
+from raftctl.controller_channel import CLIENT_ID
 from raftctl.errors import KafkaError
 from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.rpc import RpcClient
 from raftctl.runtime.real import RealRuntime
+from tests.kv_client import KvClient
 
 PUT_EVERY_S = 0.01
 TIMEOUT_MS = 5_000

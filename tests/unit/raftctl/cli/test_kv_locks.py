@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from raftctl.cli import kv
+from raftctl.cli._controllers import Controllers
 from raftctl.cli._output import Output
 from raftctl.cli.main import run
 from raftctl.client import Client, Event, Holder
@@ -90,7 +91,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[FakeLock]:
             lock.released = True
 
     monkeypatch.setattr(Client, "lock", hold)
-    monkeypatch.setattr(kv, "ask", lambda *_: None)
+    monkeypatch.setattr(Controllers, "ask", lambda *_: None)
     return made
 
 
@@ -130,10 +131,10 @@ async def test_a_command_that_cannot_start_is_bad_input() -> None:
 def test_a_command_that_is_told_to_end_gives_the_lock_back(
     held: list[FakeLock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def show(output: Output, document: object, text: str) -> None:
+    def show(holding: kv.Holding, document: object, text: str) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(kv, "show", show)
+    monkeypatch.setattr(kv.Holding, "show", show)
     assert run(["kv", "lock", "l", *AT]) == 130
     assert held[0].released
 
@@ -143,11 +144,11 @@ def test_a_lock_that_is_lost_ends_the_command_that_holds_it(
 ) -> None:
     said: list[object] = []
 
-    def show(output: Output, document: object, text: str) -> None:
+    def show(holding: kv.Holding, document: object, text: str) -> None:
         said.append(document)
         held[-1].lost.set()
 
-    monkeypatch.setattr(kv, "show", show)
+    monkeypatch.setattr(kv.Holding, "show", show)
     assert run(["kv", "lock", "l", *AT]) == 1
     assert said == [{"lock": "l", "token": 7}]
     assert "UNKNOWN_MEMBER_ID: l is lost" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.cli.offline._metadata_tree import Directory, File, image_tree
+from raftctl.cli.offline.metadata import Directory, File, image_tree
 from raftctl.ids import uuid_text
 from raftctl.metadata.records import KvLockRecord, KvSessionRecord
 from tests.unit.raftctl.metadata.test_delta import applied

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raftctl.cli import quorum
-from raftctl.cli._controllers import parse_controllers
+from raftctl.cli._controllers import Controllers
 from raftctl.cli.main import run
 from raftctl.cli.quorum import replication_rows, status_document, status_text
 from raftctl.errors import ConfigError, ErrorCode
@@ -94,7 +94,7 @@ def test_each_change_says_what_was_seen_of_the_quorum_as_it_was_asked(
         seen.append(request.seen)
         return answers.pop(0)
 
-    monkeypatch.setattr(quorum, "find_leader", lambda *_: ("h:1", looked.pop(0)))
+    monkeypatch.setattr(Controllers, "find_leader", lambda *_: ("h:1", looked.pop(0)))
     monkeypatch.setattr(quorum, "_call", call)
     assert run(["quorum", *change, "--controllers", "h:1"]) == 0
     assert seen == [OffsetAndEpoch(Offset(7), Epoch(4)), OffsetAndEpoch(Offset(9), Epoch(5))]
@@ -104,11 +104,11 @@ def test_each_change_says_what_was_seen_of_the_quorum_as_it_was_asked(
 @pytest.mark.parametrize("text", ["", "h", "h:", ":1", "h:x", "h:70000", "a:1,b"])
 def test_controllers_are_addresses(text: str) -> None:
     with pytest.raises(ConfigError, match="--controllers"):
-        parse_controllers(text)
+        _ = Controllers(controllers=text).addresses
 
 
 def test_several_controllers_may_be_named() -> None:
-    assert parse_controllers("a:1, [::1]:2") == ["a:1", "[::1]:2"]
+    assert Controllers(controllers="a:1, [::1]:2").addresses == ["a:1", "[::1]:2"]
 
 
 @pytest.mark.req("A2")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from raftctl.localcluster.cluster import next_node, what_lacks
 from raftctl.localcluster.layout import make_layout
-from raftctl.localcluster.rolling import next_node, what_lacks
 from raftctl.localcluster.status import ClusterStatus
 from tests.unit.raftctl.localcluster.stub_controller import answer, broker
 
