@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jepsen.history import Op
-    from jepsen.spark.generate.recipe import Recipe
+    from jepsen.spark.recipe import Recipe
 
 HOT_OPERATIONS, CHUNK_OPERATIONS = 20, 4
 ODD_VALUES = (
@@ -132,7 +132,7 @@ def generated(recipe: Recipe, folder: Path) -> list[Op]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from jepsen.spark.generate.write import group_batches
+    from jepsen.spark.generate import group_batches
 
     folder.mkdir(exist_ok=True)
     path = folder / "generated.parquet"
@@ -217,8 +217,7 @@ def show_differences(
 
 def main() -> None:
     """Compares; exit status 1 if a verdict differs."""
-    from jepsen.spark.registers import _kernel as kernel
-    from jepsen.spark.registers import _segments as segments
+    from jepsen.spark import registers
 
     parser = argparse.ArgumentParser(prog="tests.spark_equality", description=__doc__)
     parser.add_argument("--count", type=int, default=5000)
@@ -226,11 +225,11 @@ def main() -> None:
     parser.add_argument("--master", default="local[*]")
     arguments = parser.parse_args()
     # Small histories have hot keys, too.
-    segments.HOT_OPERATIONS, segments.CHUNK_OPERATIONS = HOT_OPERATIONS, CHUNK_OPERATIONS
-    kernel.WHOLE_OPERATIONS_MAX = HOT_OPERATIONS
+    registers.HOT_OPERATIONS, registers.CHUNK_OPERATIONS = HOT_OPERATIONS, CHUNK_OPERATIONS
+    registers.WHOLE_OPERATIONS_MAX = HOT_OPERATIONS
     histories = random_histories(arguments.count, arguments.seed)
     wrong = 0
-    for kernel.KERNEL_OPERATIONS in (0, sys.maxsize):
+    for registers.KERNEL_OPERATIONS in (0, sys.maxsize):
         with tempfile.TemporaryDirectory() as folder:
             differing, methods = compare(histories, Path(folder), "--master", arguments.master)
         wrong += len(differing)

@@ -27,9 +27,9 @@ from jepsen.cli._judging import (
 )
 from jepsen.cli._output import Output, OutputOption, exit_status, say, say_json
 from jepsen.errors import InputError
-from jepsen.spark.generate.recipe import WORKLOADS, Recipe
+from jepsen.report.steps import plotted, spark_page
 from jepsen.spark.preflight import progress, refuse_files, refuse_other_workloads
-from jepsen.spark.report import plotted, spark_page
+from jepsen.spark.recipe import WORKLOADS, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,8 +174,7 @@ def _asked(
 
 
 def _question(asked: tuple[str, str, Any], time_limit: float, memory: int) -> Question:
-    from jepsen.spark.check import Question
-    from jepsen.spark.registers import Limits
+    from jepsen.spark.check import Limits, Question
 
     return Question(*asked, Limits(time_limit, memory * MIB))
 
@@ -292,7 +291,7 @@ def generate(
     recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed, barrier_every)
     recipe.refuse()
     try:
-        from jepsen.spark.generate.write import generate as make
+        from jepsen.spark.generate import generate as make
     except ImportError as error:
         raise InputError(f"{error}: pip install '.[spark]' in a checkout") from None
     make(recipe, output)

@@ -13,14 +13,14 @@ from jepsen.checkers.registry import LINEARIZABLE, TRACE, checker_named, model_n
 from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.spark._findings import Findings, kept
-from jepsen.spark._search import INVALID, UNKNOWN, check_histories
-from jepsen.spark._trace import check_trace
+from jepsen.spark._search import INVALID, UNKNOWN, Limits, check_histories
 from jepsen.spark._transactions import check_cycles
-from jepsen.spark._tuning import tune
 from jepsen.spark.input import load
 from jepsen.spark.logs import check_log
-from jepsen.spark.registers import Limits, check_linearizable
+from jepsen.spark.registers import check_linearizable
+from jepsen.spark.replicas import check_trace
 from jepsen.spark.series import keep_series
+from jepsen.spark.session import tune
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.verdict import Valid
     from jepsen.spark.input import Histories
+
+__all__ = ["SHOWN_MAX", "Limits", "Question", "check", "judge"]
 
 KAFKA_LOG = "kafka-log"
 LIST_APPEND = "list-append"

@@ -8,7 +8,7 @@ from pyspark.sql import functions as sql
 
 from jepsen.report.steps import Series
 from jepsen.spark._findings import kept
-from jepsen.spark._tuning import tune
+from jepsen.spark.session import tune
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

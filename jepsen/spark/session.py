@@ -1,4 +1,7 @@
-"""A Spark session for checking: what it needs on the machine, how it is set up, and its end."""
+"""A Spark session for checking: what it needs on the machine, how it is set up, and its end.
+
+`tune` sets how Spark plans a query, by the number of rows.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,28 @@ from jepsen.spark.package import ARCHIVE, write_archive
 from jepsen.spark.preflight import SUBMITTED, refuse_master, spark_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import SparkSession
+
+LINE_BYTES = 150
+"""Of a history, and of what a dump tells of a record, roughly."""
+TASK_ROWS = 250_000
+"""Operations that one task sorts and checks, roughly."""
+
+
+def tune_for(spark: SparkSession, files: Iterable[Path]) -> None:
+    """As `tune`, by the size of files of lines, as far as there are such files."""
+    tune(spark, sum(path.stat().st_size for path in files if path.is_file()) // LINE_BYTES)
+
+
+def tune(spark: SparkSession, rows: int) -> None:
+    """What takes few moments is not worth the compiling and planning that what takes long is."""
+    tasks = max(spark.sparkContext.defaultParallelism, rows // TASK_ROWS + 1)
+    spark.conf.set("spark.sql.shuffle.partitions", tasks)
+    for key in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
+        spark.conf.set(key, str(rows > TASK_ROWS).lower())
+
 
 JAVA_MIN = 17
 ARROW_BATCH_ROWS = 50_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.spark.generate.recipe import Recipe
+from jepsen.spark.recipe import Recipe
 from tests.peers.tools import need
 from tests.spark_equality import generated, write_table
 from tests.spark_sessions import SQL_SETTINGS

@@ -20,39 +20,26 @@ pyspark, pyarrow and numpy are required to import this package; numba is loaded 
 used.
 """
 
-from jepsen.spark.input._loading import Histories, load
-from jepsen.spark.input._packing import (
-    COLUMNS,
-    NIL,
-    OTHER,
-    PACKAGES_SQL,
-    coded,
-    dense,
-    packages,
-    unpacked,
+from jepsen.spark.input._pieces import Piece, coded, over_pieces, read_piece, rows_of_keys
+from jepsen.spark.input._source import (
+    Histories,
+    HistorySource,
+    history_file,
+    load,
+    operations_in,
+    readable,
 )
-from jepsen.spark.input._parquet_parts import Piece, over_pieces, read_piece, rows_of_keys
-from jepsen.spark.input._source import NAME, HistorySource
-from jepsen.spark.input._staging import history_file, operations_in, readable
 
 __all__ = [
-    "COLUMNS",
-    "NAME",
-    "NIL",
-    "OTHER",
-    "PACKAGES_SQL",
     "Histories",
     "HistorySource",
     "Piece",
     "coded",
-    "dense",
     "history_file",
     "load",
     "operations_in",
     "over_pieces",
-    "packages",
     "read_piece",
     "readable",
     "rows_of_keys",
-    "unpacked",
 ]

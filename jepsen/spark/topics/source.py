@@ -7,7 +7,7 @@
 
 Options are those of Spark's own source for Kafka: `startingOffsets`, `endingOffsets` (tables only),
 `maxOffsetsPerTrigger` (streams only), `failOnDataLoss`, `kafkaConsumer.pollTimeoutMs`, and what
-Kafka's client is to be told, behind `kafka.`. The columns are `topic_reads.RECORDS`.
+Kafka's client is to be told, behind `kafka.`. The columns are `RECORDS`.
 
 A task reads a partition. The offset of a stream is what each partition has been read up to, so a
 micro-batch has the same records each time it is read, and a stream goes on from its checkpoint.
@@ -15,8 +15,22 @@ micro-batch has the same records each time it is read, and a stream goes on from
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -31,7 +45,6 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from jepsen.errors import InputError
-from jepsen.spark.topics._reads import RECORDS_SQL, Piece, bounds_of, ends_of, read_piece
 from jepsen.spark.topics.options import (
     NAME,
     TopicOptions,
@@ -43,12 +56,205 @@ from jepsen.spark.topics.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from jepsen.spark.topics.options import Place
+    from jepsen.spark.topics.options import Bounds, Place
+
+_KINDS: Any = OffsetSpec
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+RECORDS = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.field("element", HEADER))),
+    ]
+)
+RECORDS_SQL = (
+    "topic string NOT NULL, partition int NOT NULL, offset long NOT NULL, timestamp timestamp, "
+    "key binary, value binary, headers array<struct<key: string, value: binary>>"
+)
+ASKED_S = 30.0
+"""How long a cluster may take to answer."""
+BATCH_RECORDS = 500
+"""Of a megabyte each they still fit into a task's memory."""
+_AGAIN_S = 0.1
+_POLL_S = 0.1
+"""What a task may wait at most once it has its last record."""
+_PASSING = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""What a cluster answers while a partition gets a new leader (KIP-207)."""
+_LOST = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
+_UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+_QUIET = {"log_level": "2"}
+"""What is wrong is raised."""
+
+
+class Piece(NamedTuple):
+    """What a task reads: the offsets from `begin` up to `end`."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+
+
+def bounds_of(options: TopicOptions) -> dict[Place, Bounds]:
+    """The first offset and the end of each partition. Raises InputError."""
+    firsts = _offsets(options, _KINDS.earliest())
+    return {place: (firsts.get(place, 0), end) for place, end in ends_of(options).items()}
+
+
+def ends_of(options: TopicOptions) -> dict[Place, int]:
+    """The end of each partition: of what a consumer may read. Raises InputError."""
+    return _offsets(options, _KINDS.latest())
+
+
+def _offsets(options: TopicOptions, which: Any) -> dict[Place, int]:
+    admin = _admin(options.client)
+    committed = dict(options.client).get("isolation.level") == "read_committed"
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    deadline_s = time.monotonic() + ASKED_S
+    while True:
+        try:
+            asked = {TopicPartition(*place): which for place in _places(admin, options)}
+            told = admin.list_offsets(asked, isolation_level=level, request_timeout=ASKED_S)
+            return {(at.topic, at.partition): one.result().offset for at, one in told.items()}
+        except KafkaException as error:
+            passing = error.args[0].code() in _PASSING
+            if not passing or time.monotonic() > deadline_s:
+                raise _no_answer(options, error) from None
+            time.sleep(_AGAIN_S)
+
+
+def _places(admin: AdminClient, options: TopicOptions) -> list[Place]:
+    topics = TopicCollection(list(options.topics))
+    places = []
+    for name, one in admin.describe_topics(topics, request_timeout=ASKED_S).items():
+        try:
+            places += [(name, partition.id) for partition in one.result().partitions]
+        except KafkaException as error:
+            if error.args[0].code() in _UNKNOWN:
+                raise InputError(
+                    f"{NAME}: subscribe names the topic {name}, which the cluster does not have"
+                ) from None
+            raise
+    return places
+
+
+def _no_answer(options: TopicOptions, error: KafkaException) -> InputError:
+    return InputError(
+        f"{NAME}: kafka.bootstrap.servers {options.servers}: {error.args[0].str()}: name brokers "
+        "that can be reached, give what they ask of clients as kafka.* options, and see that each "
+        "partition has a leader"
+    )
+
+
+@lru_cache(maxsize=8)
+def _admin(client: tuple[tuple[str, str], ...]) -> AdminClient:
+    """Kept between micro-batches. Raises InputError."""
+    mine = {key: value for key, value in client if key != "isolation.level"}
+    admin: AdminClient = _made(AdminClient, {**mine, **_QUIET})
+    return admin
+
+
+def _made(kind: type[Any], settings: dict[str, Any]) -> Any:
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        raise InputError(f"{NAME}: kafka.*: {error.args[0].str()}") from None
+
+
+def read_piece(options: TopicOptions, piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The records of a piece. Raises InputError if it can no longer be read."""
+    settings = {
+        "isolation.level": "read_uncommitted",
+        **dict(options.client),
+        **_QUIET,
+        "group.id": NAME,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error" if options.fail_on_data_loss else "earliest",
+    }
+    consumer = _made(Consumer, settings)
+    try:
+        consumer.assign([TopicPartition(piece.topic, piece.partition, piece.begin)])
+        yield from _batches(consumer, piece, options.poll_timeout_s)
+    finally:
+        consumer.close()
+
+
+def _batches(consumer: Consumer, piece: Piece, wait_s: float) -> Iterator[pa.RecordBatch]:
+    position, deadline_s = piece.begin, time.monotonic() + wait_s
+    while position < piece.end:
+        messages = consumer.consume(BATCH_RECORDS, _POLL_S)
+        reached = max((_after(one, piece) for one in messages), default=position)
+        if reached > position:
+            position, deadline_s = reached, time.monotonic() + wait_s
+        elif time.monotonic() > deadline_s:
+            raise _unreadable(piece, f"no record after {position} within {wait_s:g} s")
+        mine = [one for one in messages if _belongs(one, piece)]
+        if mine:
+            yield batch_of(mine)
+
+
+def _after(message: Any, piece: Piece) -> int:
+    """Where the log goes on behind what was heard: a record, or that here is its end."""
+    error = message.error()
+    if error is None:
+        return int(message.offset()) + 1
+    if error.code() == KafkaError._PARTITION_EOF:
+        return int(message.offset())
+    if error.code() in _LOST:
+        why = "these records are gone; read what is left with failOnDataLoss=false"
+        raise _unreadable(piece, why)
+    raise _unreadable(piece, error.str())
+
+
+def _belongs(message: Any, piece: Piece) -> bool:
+    return message.error() is None and piece.begin <= message.offset() < piece.end
+
+
+def _unreadable(piece: Piece, why: str) -> InputError:
+    at = f"{piece.topic}/{piece.partition} from {piece.begin} to {piece.end}"
+    return InputError(f"{NAME}: {at}: {why}")
+
+
+def batch_of(messages: Sequence[Any]) -> pa.RecordBatch:
+    """Records as a batch of `RECORDS`."""
+    columns = zip(*map(_row, messages), strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(list(column), type=field.type)
+            for column, field in zip(columns, RECORDS, strict=True)
+        ],
+        schema=RECORDS,
+    )
+
+
+def _row(message: Any) -> tuple[Any, ...]:
+    kind, time_ms = message.timestamp()
+    headers = message.headers()
+    return (
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        None if kind == TIMESTAMP_NOT_AVAILABLE else time_ms * 1000,
+        message.key(),
+        message.value(),
+        None if headers is None else [{"key": key, "value": value} for key, value in headers],
+    )
+
 
 Offset = dict[str, dict[str, int]]
 """By topic and partition, the offset up to which it has been read."""

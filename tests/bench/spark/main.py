@@ -27,7 +27,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.registry import LINEARIZABLE
-from jepsen.spark.generate.recipe import LOG, REGISTER, UNIQUE_REGISTER, Recipe
+from jepsen.spark.recipe import LOG, REGISTER, UNIQUE_REGISTER, Recipe
 from jepsen.spark.session import spark_session
 from tests.bench.checking.__main__ import build_porcupine, measured
 from tests.bench.checking.histories import porcupine_line
@@ -96,13 +96,13 @@ def _measure_all(
 
 def _hot_key(arguments: argparse.Namespace, scratch: Path, figures: dict[str, Any]) -> None:
     """How much faster two cores are than one, without the compiled search and with it."""
-    from jepsen.spark.registers import _kernel as kernel
+    from jepsen.spark import registers
 
     recipe = Recipe(REGISTER, arguments.hot, 1, barrier_every=BARRIER_EVERY)
-    usual = kernel.KERNEL_OPERATIONS
+    usual = registers.KERNEL_OPERATIONS
     with _generated(recipe, scratch / "hot") as folder:
         for name, least in (("hot_key_segments", sys.maxsize), ("hot_key", usual)):
-            kernel.KERNEL_OPERATIONS = least
+            registers.KERNEL_OPERATIONS = least
             one = figures[name] = _by_cores(arguments, recipe, folder, scratch)
             times = one["seconds_on_one_and_two_cores"]
             _say(f"{name}: {one['median']} times as fast, {times}, exact: {one['exact']}")
@@ -168,7 +168,7 @@ def _recipes(arguments: argparse.Namespace, *, valid: bool) -> Iterator[Recipe]:
 
 @contextmanager
 def _generated(recipe: Recipe, folder: Path) -> Iterator[Path]:
-    from jepsen.spark.generate.write import generate
+    from jepsen.spark.generate import generate
 
     generate(recipe, folder)
     yield folder

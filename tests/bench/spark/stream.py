@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.history import OpType
 from jepsen.history.formats import to_json
-from jepsen.spark.generate.recipe import UNIQUE_REGISTER, Recipe
+from jepsen.spark.recipe import UNIQUE_REGISTER, Recipe
 from tests.spark_equality import generated
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from jepsen.history.formats import to_json
 pytest.importorskip("pyarrow", reason="needs raftctl[spark]")
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
 compiled = pytest.importorskip("jepsen.compiled.text", reason="needs raftctl[fast]")
-lines = pytest.importorskip("jepsen.spark.input._lines", reason="needs raftctl[spark]")
+lines = pytest.importorskip("jepsen.spark.input._source", reason="needs raftctl[spark]")
 
 pytestmark = pytest.mark.req("J7")
 

@@ -15,8 +15,8 @@ from jepsen.checkers.replication import trace
 from jepsen.cli.main import run
 from jepsen.history import Op, OpType
 from jepsen.history.formats import to_json, write_edn
-from jepsen.spark.generate.recipe import Recipe
-from jepsen.spark.report import HISTORIES_PLOTTED_MAX
+from jepsen.report.steps import HISTORIES_PLOTTED_MAX
+from jepsen.spark.recipe import Recipe
 from tests import spark_logs, spark_traces, spark_txns
 from tests.spark_equality import (
     CHUNK_OPERATIONS,
@@ -97,8 +97,8 @@ def test_random_histories_get_the_verdicts_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small histories have hot keys, too.
-    monkeypatch.setattr("jepsen.spark.registers._segments.HOT_OPERATIONS", HOT_OPERATIONS)
-    monkeypatch.setattr("jepsen.spark.registers._segments.CHUNK_OPERATIONS", CHUNK_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.registers.HOT_OPERATIONS", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.registers.CHUNK_OPERATIONS", CHUNK_OPERATIONS)
     made = {
         recipe.workload: generated(recipe, tmp_path)
         for recipe in (
@@ -117,9 +117,9 @@ def test_the_compiled_search_gives_the_verdicts_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba", reason="needs raftctl[spark]")
-    monkeypatch.setattr("jepsen.spark.registers._kernel.KERNEL_OPERATIONS", 0)
-    monkeypatch.setattr("jepsen.spark.registers._kernel.WHOLE_OPERATIONS_MAX", HOT_OPERATIONS)
-    monkeypatch.setattr("jepsen.spark.registers._segments.HOT_OPERATIONS", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.registers.KERNEL_OPERATIONS", 0)
+    monkeypatch.setattr("jepsen.spark.registers.WHOLE_OPERATIONS_MAX", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.registers.HOT_OPERATIONS", HOT_OPERATIONS)
     differing, methods = compare(random_histories(100, 1000), tmp_path)
     assert differing == {}
     assert methods["kernel true"] > 50
@@ -136,7 +136,7 @@ def test_tables_that_are_no_files_come_to_the_same(session: Any, tmp_path: Path)
     pytest.importorskip("numba", reason="needs raftctl[spark]")
     from jepsen.compiled.codes import VALID
     from jepsen.spark.input import load
-    from jepsen.spark.registers._kernel import judge_all, rest_of
+    from jepsen.spark.registers import judge_all, rest_of
 
     write_table(random_histories(20, 0), tmp_path / "some.parquet")
     files = load(session, [str(tmp_path / "some.parquet")], "auto", tmp_path)

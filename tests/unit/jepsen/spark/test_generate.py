@@ -16,7 +16,7 @@ from jepsen.checkers.registry import linearizable, model_named
 from jepsen.cli.main import run
 from jepsen.errors import InputError
 from jepsen.history import OpType, operations
-from jepsen.spark.generate.recipe import Expected, Recipe
+from jepsen.spark.recipe import Expected, Recipe
 from tests.spark_equality import generated
 
 pytest.importorskip("pyarrow", reason="needs raftctl[spark]")
@@ -55,7 +55,7 @@ RECIPES = [
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
 def test_exactly_what_is_expected_is_found(tmp_path: Path, recipe: Recipe) -> None:
-    from jepsen.spark.generate.write import expected
+    from jepsen.spark.generate import expected
 
     history = generated(recipe, tmp_path)
     wanted = Counter(expected(recipe))
@@ -119,7 +119,7 @@ def test_the_command_writes_the_history_and_what_is_wrong(
     import pyarrow.parquet as pq
 
     from jepsen.history.table import OPERATIONS
-    from jepsen.spark.generate.write import expected
+    from jepsen.spark.generate import expected
 
     made = tmp_path / "made"
     size = ["--ops", "2000", "--keys", "40", "--faults", "7", "--crashes", "0.1", "--seed", "3"]

@@ -8,12 +8,14 @@ import pytest
 
 from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.report._plots import COLOURS, LEFT, QUANTILES, WIDTH
-from jepsen.report.steps import Series, latency_steps, rate_steps
-from jepsen.spark.report import (
+from jepsen.report.steps import (
     ANOMALIES_SHOWN_MAX,
     HISTORIES_PLOTTED_MAX,
     HISTORIES_SHOWN_MAX,
+    Series,
+    latency_steps,
     plotted,
+    rate_steps,
     spark_page,
 )
 

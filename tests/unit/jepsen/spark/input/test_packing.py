@@ -37,8 +37,7 @@ def _judged(
     import pyarrow as pa
 
     from jepsen.history.table import batch_of, row_of
-    from jepsen.spark.input import COLUMNS, NIL, packages
-    from jepsen.spark.registers._kernel import judged
+    from jepsen.spark.registers import COLUMNS, NIL, judged, packages
 
     rows = [
         row_of(name, lenient, one) for name, lines in histories.items() for one in operations(lines)
@@ -136,7 +135,7 @@ def test_pieces_of_files_are_the_rows_of_the_files(tmp_path: Path, named: bool) 
 
     from jepsen.history.table import OPERATIONS, batch_of, row_of
     from jepsen.spark.input import read_piece, rows_of_keys
-    from jepsen.spark.input._parquet_parts import pieces_of
+    from jepsen.spark.input._pieces import pieces_of
 
     rows = [row_of("h", False, one) for one in operations(random_history(random.Random(3)))]
     table = pa.Table.from_batches([batch_of(rows)])

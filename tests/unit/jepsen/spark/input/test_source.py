@@ -141,7 +141,7 @@ def test_a_history_has_a_path() -> None:
 
 
 def test_what_may_still_come_is_not_missing() -> None:
-    from jepsen.spark.live._watch import so_far
+    from jepsen.spark.live import so_far
 
     unseen, lost = Anomaly("unseen"), Anomaly("lost-write")
     dark = Verdict("unknown", why_unknown="nothing")
@@ -179,7 +179,7 @@ class _Stream:
 
 
 def test_a_stream_that_is_slow_to_start_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jepsen.spark.live import _watch as watch
+    from jepsen.spark import live as watch
 
     judging = SimpleNamespace(goes_on=True, last_s=0.0)
     stream = _Stream(judging)

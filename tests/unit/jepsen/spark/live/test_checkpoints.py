@@ -45,7 +45,7 @@ class _Stream:
 
         from jepsen.history.table import READ_COLUMNS
         from jepsen.spark.check import Question
-        from jepsen.spark.live._checkpoints import NEEDED, Asked, taken
+        from jepsen.spark.live import NEEDED, Asked, taken
 
         with self._path.open("a") as file:
             file.writelines(to_json(op) + "\n" for op in lines)
@@ -69,12 +69,12 @@ class _Stream:
 def test_each_micro_batch_shows_what_one_process_finds_up_to_there(
     compiled_min: int, live_share_min: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jepsen.spark.live import _checkpoints
+    from jepsen.spark import live
 
     monkeypatch.setattr(quiescence, "RECHECKED_OPERATIONS", 3)
-    monkeypatch.setattr(_checkpoints, "RECHECKED_OPERATIONS", 3)
-    monkeypatch.setattr(_checkpoints, "COMPILED_MIN", compiled_min)
-    monkeypatch.setattr(_checkpoints, "LIVE_SHARE_MIN", live_share_min)
+    monkeypatch.setattr(live, "RECHECKED_OPERATIONS", 3)
+    monkeypatch.setattr(live, "COMPILED_MIN", compiled_min)
+    monkeypatch.setattr(live, "LIVE_SHARE_MIN", live_share_min)
     model, seen = model_named("cas-register"), Counter[bool]()
     for seed in range(12):
         rng = random.Random(seed)

@@ -114,7 +114,7 @@ def test_an_offset_that_is_no_number_is_refused() -> None:
 
 def test_numbers_as_far_apart_as_they_can_be_keep_their_order() -> None:
     np = pytest.importorskip("numpy")
-    block = pytest.importorskip("jepsen.spark.logs._block")
+    block = pytest.importorskip("jepsen.spark.logs._records")
     ends = np.array([2**63 - 1, -(2**63), 0, -(2**63)])
     code = block.order_of(np.array([0, 1, 1, 1]), ends, ends[::-1])
     assert np.argsort(code).tolist() == [0, 1, 3, 2]

@@ -120,7 +120,7 @@ def test_a_micro_batch_takes_of_all_logs(most: int | None, found: tuple[int, ...
 
 
 def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = pytest.importorskip("jepsen.spark.topics._reads", reason="needs raftctl[spark]")
+    reads = pytest.importorskip("jepsen.spark.topics.source", reason="needs raftctl[spark]")
     monkeypatch.setattr(reads, "ASKED_S", 0.1)
     nobody = _options(**{"kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(InputError, match=r"kafka.bootstrap.servers 127.0.0.1:1: .* reached"):

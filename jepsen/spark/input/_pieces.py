@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jepsen.history.table import OPERATIONS
-from jepsen.spark.input._packing import coded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -142,3 +141,15 @@ def _is_in(table: pa.Table, keys: pa.Array) -> Any:
     """Of each row whether its key is one of these."""
     rows, texts = coded(table.column("key"))
     return pc.is_in(texts, keys).to_numpy(zero_copy_only=False)[rows]
+
+
+def coded(column: pa.ChunkedArray) -> tuple[Any, pa.Array]:
+    """(the number of each row's text, the texts)."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    one = column.unify_dictionaries().combine_chunks()
+    texts, rows = one.dictionary.cast(pa.string()), one.indices
+    if one.null_count:
+        # What is missing is a text of its own, which means nothing.
+        rows, texts = rows.fill_null(len(texts)), pa.concat_arrays([texts, pa.array([""])])
+    return rows.to_numpy().astype(np.int64), texts
