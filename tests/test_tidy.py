@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -51,6 +51,18 @@ def production() -> list[tuple[str, str]]:
     return [(n, t) for n, t in sources() if not n.startswith(OUTSIDE_THE_SEAM)]
 
 
+class Method(NamedTuple):
+    line: int
+    name: str
+    of_class: str
+
+
+class Class(NamedTuple):
+    bases: set[str]
+    documented: set[str]
+    """Names of methods."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What the rules need to know of a file, so that each is parsed once."""
@@ -59,6 +71,10 @@ class Shape:
     has_docstring: bool
     undocumented: list[str]
     """Public functions and classes."""
+    undocumented_methods: list[Method]
+    """Public methods, which may have the documentation of a base class."""
+    classes: dict[str, Class]
+    """By name."""
 
 
 @cache
@@ -67,20 +83,41 @@ def shapes() -> dict[str, Shape]:
 
 
 def shape(module: ast.Module) -> Shape:
-    long_functions, undocumented = [], []
+    long_functions: list[str] = []
+    undocumented: list[str] = []
+    methods: list[Method] = []
+    classes: dict[str, Class] = {}
     for node in statements(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
                 long_functions.append(f"{node.lineno} {node.name}: {lines} lines")
-        if isinstance(node, ast.Module | ast.ClassDef):
-            undocumented += [
-                f"{one.lineno} {one.name}"
-                for one in node.body
-                if isinstance(one, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-                if not one.name.startswith("_") and ast.get_docstring(one) is None
-            ]
-    return Shape(long_functions, ast.get_docstring(module) is not None, undocumented)
+        if not isinstance(node, ast.Module | ast.ClassDef):
+            continue
+        found = [
+            one
+            for one in node.body
+            if isinstance(one, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            if not one.name.startswith("_")
+        ]
+        silent = [one for one in found if ast.get_docstring(one) is None]
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base).partition("[")[0] for base in node.bases}
+            classes[node.name] = Class(bases, {one.name for one in found if one not in silent})
+            methods += [Method(one.lineno, one.name, node.name) for one in silent]
+        else:
+            undocumented += [f"{one.lineno} {one.name}" for one in silent]
+    has_docstring = ast.get_docstring(module) is not None
+    return Shape(long_functions, has_docstring, undocumented, methods, classes)
+
+
+def inherited(name: str, classes: dict[str, Class]) -> set[str]:
+    """The methods that the bases of a class document, and those of the bases."""
+    found: set[str] = set()
+    for base in classes[name].bases:
+        if base in classes and base != name:
+            found |= classes[base].documented | inherited(base, classes)
+    return found
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -105,8 +142,20 @@ def test_every_module_says_its_role() -> None:
 
 
 def test_public_functions_and_classes_of_the_product_are_documented() -> None:
+    """A method that a base class documents needs no words of its own."""
     product = [(n, facts) for n, facts in shapes().items() if not n.startswith("tests/")]
     silent = [f"{name}:{one}" for name, facts in product for one in facts.undocumented]
+    classes: dict[str, Class] = {}
+    for name, one in (item for _, facts in product for item in facts.classes.items()):
+        # A base is known by its name alone, so classes of one name count as one.
+        known = classes.get(name, Class(set(), set()))
+        classes[name] = Class(known.bases | one.bases, known.documented | one.documented)
+    silent += [
+        f"{path}:{one.line} {one.of_class}.{one.name}"
+        for path, facts in product
+        for one in facts.undocumented_methods
+        if one.name not in inherited(one.of_class, classes)
+    ]
     assert silent == []
 
 

@@ -17,7 +17,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 from jepsen.checkers.replication.metadata import Assignment
-from jepsen.environments._base import Change, KeyValueError
+from jepsen.environments._base import Change, KeyValueError, KeyValues
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.controller_channel import CLIENT_ID
 from raftctl.errors import ErrorCode, KafkaError
@@ -45,7 +45,7 @@ def _told(*, reads: bool = False) -> Iterator[None]:
         raise KeyValueError(f"{error.code.name}: {error.message}", certain=True) from error
 
 
-class RaftctlKeyValues:
+class RaftctlKeyValues(KeyValues):
     """See `jepsen.environments._base.KeyValues`."""
 
     def __init__(self, controllers: Sequence[str], timeout_s: float, rng: random.Random) -> None:
@@ -53,39 +53,32 @@ class RaftctlKeyValues:
         self._lock: Lock | None = None
 
     async def open(self) -> None:
-        """See `KeyValues`."""
         await self._client.__aenter__()
 
     async def close(self) -> None:
-        """See `KeyValues`."""
         try:
             await self.release()
         finally:
             await self._client.__aexit__(None, None, None)
 
     async def read(self, key: str) -> bytes | None:
-        """See `KeyValues`."""
         with _told(reads=True):
             entry = await self._client.get(key)
         return None if entry is None else entry.value
 
     async def write(self, key: str, value: bytes) -> int:
-        """See `KeyValues`."""
         with _told():
             return await self._client.put(key, value)
 
     async def delete(self, key: str) -> int | None:
-        """See `KeyValues`."""
         with _told():
             return await self._client.delete(key)
 
     async def cas(self, key: str, expected: bytes, value: bytes) -> bool:
-        """See `KeyValues`."""
         with _told():
             return await self._client.cas(key, value, expected=expected) is not None
 
     async def keys(self, prefix: str) -> list[str]:
-        """See `KeyValues`."""
         with _told(reads=True):
             return [one.key.removeprefix(prefix) async for one in self._client.list(prefix)]
 
@@ -96,14 +89,12 @@ class RaftctlKeyValues:
         return page.offset, [Change(one.version, one.key, one.value) for one in page.entries]
 
     async def changes(self, prefix: str, start: int) -> AsyncGenerator[Change]:
-        """See `KeyValues`."""
         with _told(reads=True):
             async with aclosing(self._client.watch(prefix=prefix, start=start)) as events:
                 async for event in events:
                     yield Change(event.version, event.key, event.value)
 
     async def acquire(self, lock: str, session_timeout_s: float) -> int:
-        """See `KeyValues`."""
         await self.release()
         wanted = self._client.lock(lock, session_timeout_s=session_timeout_s)
         with _told():
@@ -119,7 +110,6 @@ class RaftctlKeyValues:
             await self._client.put(key, value, guard=believed)
 
     async def release(self) -> None:
-        """See `KeyValues`."""
         lock, self._lock = self._lock, None
         if lock is not None:
             with _told():

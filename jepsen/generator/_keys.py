@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class Rounds(Generator):
     """A generator from its beginning, again and again, each time when all its threads are free.
 
     In between nothing is under way, so a history can be cut there; unless it is not known what
@@ -37,7 +37,6 @@ class Rounds:
     """Whether the outcome of an operation is."""
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = None if self.inner is None else self.inner.next_op(context)
         if found is None:
             if len(context.free) < len(context.processes):
@@ -46,13 +45,12 @@ class Rounds:
         return None if found is None else (found[0], replace(self, inner=found[1]))
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         inner = None if self.inner is None else self.inner.updated(context, event)
         return replace(self, inner=inner, unknown=self.unknown or event.type is OpType.INFO)
 
 
 @dataclass(frozen=True, slots=True)
-class ConcurrentKeys:
+class ConcurrentKeys(Generator):
     """Independent keys: groups of `threads` threads, each at one key after another.
 
     `of_key` makes the generator of the key 0, 1, 2, ...; operations get the key. Of groups that
@@ -67,7 +65,6 @@ class ConcurrentKeys:
     next_key: int = 0
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         current = self
         best: tuple[Todo, int, Generator] | None = None
         free = sorted({self._group(thread) for thread in context.free})
@@ -106,7 +103,6 @@ class ConcurrentKeys:
         return int(thread) // self.threads
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         thread = context.thread_of(event.process)
         group = -1 if thread is None else self._group(thread)
         if group not in self.groups or self.groups[group][0] != event.key:

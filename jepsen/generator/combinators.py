@@ -32,14 +32,13 @@ CATCH_UP_NS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Generator):
     """At most `count` operations."""
 
     count: int
     inner: Generator
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = self.inner.next_op(context) if self.count > 0 else None
         if found is None:
             return None
@@ -47,13 +46,12 @@ class Limit:
         return todo, Limit(self.count - (todo is not PENDING), inner)
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         inner = self.inner.updated(context, event)
         return self if inner is self.inner else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
-class TimeLimit:
+class TimeLimit(Generator):
     """Operations for so many seconds from when the first is asked for."""
 
     seconds: float
@@ -61,7 +59,6 @@ class TimeLimit:
     end: int | None = None
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         end = context.time + int(self.seconds * SECOND_NS) if self.end is None else self.end
         found = self.inner.next_op(context) if context.time < end else None
         if found is None:
@@ -72,13 +69,12 @@ class TimeLimit:
         return todo, TimeLimit(self.seconds, inner, end)
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         inner = self.inner.updated(context, event)
         return self if inner is self.inner else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
-class Stagger:
+class Stagger(Generator):
     """Operations at random times, on average so many seconds apart, over all threads together.
 
     What comes late, because no thread was free, puts off all that follow. Unless they come so
@@ -90,7 +86,6 @@ class Stagger:
     next_time: int | None = None
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = self.inner.next_op(context)
         if found is None:
             return None
@@ -104,7 +99,6 @@ class Stagger:
         return todo.at(at), Stagger(self.seconds, inner, after)
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         inner = self.inner.updated(context, event)
         return self if inner is self.inner else replace(self, inner=inner)
 
@@ -117,19 +111,17 @@ class Sleep(Plain):
     end: int | None = None
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         end = context.time + int(self.seconds * SECOND_NS) if self.end is None else self.end
         return None if context.time >= end else (PENDING, Sleep(self.seconds, end))
 
 
 @dataclass(frozen=True, slots=True)
-class Then:
+class Then(Generator):
     """One generator after the other."""
 
     parts: tuple[Generator, ...]
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         parts = self.parts
         while parts:
             found = parts[0].next_op(context)
@@ -139,26 +131,23 @@ class Then:
         return None
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         if not self.parts:
             return self
         return Then((self.parts[0].updated(context, event), *self.parts[1:]))
 
 
 @dataclass(frozen=True, slots=True)
-class Synchronize:
+class Synchronize(Generator):
     """Begins when all its threads are free."""
 
     inner: Generator
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         if len(context.free) < len(context.processes):
             return PENDING, self
         return self.inner.next_op(context)
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         return Synchronize(self.inner.updated(context, event))
 
 
@@ -168,13 +157,12 @@ def phases(*parts: Generator) -> Generator:
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class Mix(Generator):
     """Any of them, by chance, until all are exhausted."""
 
     parts: tuple[Generator, ...]
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         parts = list(self.parts)
         while parts:
             at = context.random.randrange(len(parts))
@@ -186,19 +174,17 @@ class Mix:
         return None
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         return Mix(tuple(part.updated(context, event) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
-class FlipFlop:
+class FlipFlop(Generator):
     """An operation of each in turn, until one is exhausted."""
 
     parts: tuple[Generator, ...]
     turn: int = 0
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = self.parts[self.turn].next_op(context)
         if found is None:
             return None
@@ -208,27 +194,24 @@ class FlipFlop:
         return todo, FlipFlop(parts, (self.turn + step) % len(parts))
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         parts = tuple(part.updated(context, event) for part in self.parts)
         return replace(self, parts=parts)
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
+class Cycle(Generator):
     """A generator from its beginning, again and again."""
 
     whole: Generator
     inner: Generator | None = None
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = None if self.inner is None else self.inner.next_op(context)
         if found is None:
             found = self.whole.next_op(context)
         return None if found is None else (found[0], Cycle(self.whole, found[1]))
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         if self.inner is None:
             return self
         inner = self.inner.updated(context, event)
@@ -236,13 +219,12 @@ class Cycle:
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Generator):
     """Whichever has the earliest operation."""
 
     parts: tuple[Generator, ...]
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         parts = list(self.parts)
         ready: list[tuple[int, Todo, Generator]] = []
         alive = False
@@ -264,26 +246,23 @@ class AnyOf:
         return todo, AnyOf(tuple(parts))
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         parts = tuple(part.updated(context, event) for part in self.parts)
         same = all(one is other for one, other in zip(parts, self.parts, strict=True))
         return self if same else AnyOf(parts)
 
 
 @dataclass(frozen=True, slots=True)
-class OnThreads:
+class OnThreads(Generator):
     """A generator that sees only some of the threads."""
 
     wanted: Callable[[Thread], bool]
     inner: Generator
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = self.inner.next_op(context.restricted(self.wanted))
         return None if found is None else (found[0], OnThreads(self.wanted, found[1]))
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         mine = context.restricted(self.wanted)
         if mine.thread_of(event.process) is None:
             return self
@@ -337,7 +316,7 @@ class ThreadRange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Each:
+class _Each(Generator):
     """A copy of a generator for each thread, or for each process that a thread plays."""
 
     whole: Generator
@@ -345,7 +324,6 @@ class _Each:
     copies: Mapping[Any, Generator] = field(default_factory=dict)
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         waiting = len(context.free) < len(context.processes)
         copies = dict(self.copies)
         best: tuple[Todo, Any, Generator] | None = None
@@ -363,7 +341,6 @@ class _Each:
         return (PENDING, replace(self, copies=copies)) if waiting else None
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         thread = context.thread_of(event.process)
         if thread is None:
             return self
@@ -400,7 +377,7 @@ def each_process(inner: Generator) -> Generator:
 
 
 @dataclass(frozen=True, slots=True)
-class UntilOk:
+class UntilOk(Generator):
     """Until an operation of it has succeeded."""
 
     inner: Generator
@@ -409,12 +386,10 @@ class UntilOk:
     done: bool = False
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = None if self.done else self.inner.next_op(context)
         return None if found is None else (found[0], replace(self, inner=found[1]))
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         inner = self.inner.updated(context, event)
         if event.type is OpType.INVOKE:
             return replace(self, inner=inner, mine=self.mine | {event.process})
@@ -423,7 +398,7 @@ class UntilOk:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessLimit:
+class ProcessLimit(Generator):
     """Until so many processes have taken part."""
 
     count: int
@@ -431,26 +406,23 @@ class ProcessLimit:
     seen: frozenset[int | str] = frozenset()
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         seen = self.seen | frozenset(context.processes.values())
         found = self.inner.next_op(context) if len(seen) <= self.count else None
         return None if found is None else (found[0], ProcessLimit(self.count, found[1], seen))
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         inner = self.inner.updated(context, event)
         return self if inner is self.inner else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(Generator):
     """Each operation as the function makes it."""
 
     change: Callable[[Todo], Todo]
     inner: Generator
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = self.inner.next_op(context)
         if found is None:
             return None
@@ -460,7 +432,6 @@ class Mapped:
         )
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         inner = self.inner.updated(context, event)
         return self if inner is self.inner else replace(self, inner=inner)
 

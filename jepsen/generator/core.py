@@ -99,6 +99,8 @@ Next = tuple[Todo | Pending, "Generator"] | None
 class Generator(Protocol):
     """See the module."""
 
+    __slots__ = ()
+
     def next_op(self, context: Context) -> Next:
         """The next operation, its time not before the context's."""
 
@@ -106,13 +108,12 @@ class Generator(Protocol):
         """The generator after an invocation or completion; the context is that after it."""
 
 
-class Plain:
+class Plain(Generator):
     """A generator that does not care for events."""
 
     __slots__ = ()
 
     def updated(self, context: Context, event: Op) -> Any:
-        """See `Generator`."""
         return self
 
 
@@ -135,7 +136,6 @@ class Once(Plain):
     todo: Todo
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         todo = filled(self.todo, context)
         return (todo, self if todo is PENDING else NOTHING)
 
@@ -145,7 +145,6 @@ class Nothing(Plain):
     """No operation at all."""
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         return None
 
 
@@ -159,7 +158,6 @@ class Endless(Plain):
     make: Callable[[Context], Todo]
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         if not context.free:
             return PENDING, self
         return filled(self.make(context), context), self
@@ -173,6 +171,5 @@ class Numbered(Plain):
     number: int = 0
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         todo = filled(self.make(self.number), context)
         return todo, self if todo is PENDING else replace(self, number=self.number + 1)

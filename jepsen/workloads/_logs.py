@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from jepsen.client import Completion, failed, ok, unknown
+from jepsen.client import Client, Completion, failed, ok, unknown
 from jepsen.workloads.sessions import SessionError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def all_keys(count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
-class LogClient:
+class LogClient(Client):
     """A process that has a session; what it does is in `does`, by the operation's function."""
 
     def __init__(self, session: LogSession) -> None:
@@ -51,11 +51,9 @@ class LogClient:
         """Nothing is connected before it is needed."""
 
     async def close(self) -> None:
-        """See `Client`."""
         await self.session.close()
 
     async def invoke(self, op: Op) -> Completion:
-        """See `Client`."""
         try:
             return await self.does[op.f](op)
         except SessionError as error:

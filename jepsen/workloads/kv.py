@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jepsen.checkers import check_availability, check_lock, check_set_full
 from jepsen.checkers.linearizable.models import Register
 from jepsen.checkers.registry import linearizable
-from jepsen.client import Completion, failed, ok, unknown
+from jepsen.client import Client, Completion, failed, ok, unknown
 from jepsen.environments import KeyValueError
 from jepsen.generator import ConcurrentKeys, Rounds
 from jepsen.generator.combinators import (
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
-    from jepsen.client import Client
     from jepsen.environments import Environment, KeyValues
     from jepsen.generator.core import Context, Generator
     from jepsen.history import Op
@@ -43,7 +42,7 @@ LOCK = "lock"
 GUARDED = "guarded"
 
 
-class KvClient:
+class KvClient(Client):
     """Operations on keys; what the client's library says is certain, is."""
 
     def __init__(self, connection: KeyValues) -> None:
@@ -51,15 +50,12 @@ class KvClient:
         self.does: dict[str, Callable[[Op], Awaitable[Completion]]] = {}
 
     async def open(self) -> None:
-        """See `Client`."""
         await self.connection.open()
 
     async def close(self) -> None:
-        """See `Client`."""
         await self.connection.close()
 
     async def invoke(self, op: Op) -> Completion:
-        """See `Client`."""
         try:
             return await self.does[op.f](op)
         except KeyValueError as error:

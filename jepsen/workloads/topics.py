@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError, NodeNotReadyError, StaleMetadata, for_co
 from aiokafka.protocol.metadata import MetadataRequest
 
 from jepsen.checkers import ABSENT, TOPICS, check_availability, check_topics
-from jepsen.client import Completion, failed, ok, unknown
+from jepsen.client import Client, Completion, failed, ok, unknown
 from jepsen.generator import ConcurrentKeys
 from jepsen.generator.combinators import (
     Cycle,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
-    from jepsen.client import Client
     from jepsen.environments import Environment
     from jepsen.generator.core import Context, Generator
     from jepsen.history import Op
@@ -55,7 +54,7 @@ UNSENT = (NodeNotReadyError, StaleMetadata, TimeoutError, AttributeError)
 """Nobody was found to send it to; the last: aiokafka was told of no other broker."""
 
 
-class TopicsClient:
+class TopicsClient(Client):
     """`create`, `grow` and `delete` of a topic; `topics` of all, once all brokers agree."""
 
     def __init__(self, bootstrap: str, prefix: str, replication: int) -> None:
@@ -74,16 +73,13 @@ class TopicsClient:
         }
 
     async def open(self) -> None:
-        """See `Client`."""
         await self._admin.start()
 
     async def close(self) -> None:
-        """See `Client`."""
         with contextlib.suppress(KafkaError, OSError):
             await self._admin.close()
 
     async def invoke(self, op: Op) -> Completion:
-        """See `Client`."""
         try:
             return await self._does[op.f](op)
         except UNSENT as error:

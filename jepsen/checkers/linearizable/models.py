@@ -37,6 +37,8 @@ class Call(NamedTuple):
 class Model(Protocol):
     """A sequential specification."""
 
+    __slots__ = ()
+
     @property
     def initial(self) -> Hashable:
         """The state before the first call."""
@@ -62,7 +64,7 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class Register(Model):
     """A register with `read`, `write` and `cas` (argument: expected and new value).
 
     `failed_cas_observes`: a `cas` fails only if the value is another one than expected; otherwise
@@ -76,21 +78,17 @@ class Register:
 
     @property
     def observed_failures(self) -> tuple[str, ...]:
-        """See `Model`."""
         return ("cas",) if self.failed_cas_observes else ()
 
     def only_reads(self, call: Call) -> bool:
-        """See `Model`."""
         if call.f == "cas":
             return call.type is OpType.FAIL or call.argument[0] == call.argument[1]
         return call.f == "read"
 
     def overwrites(self, call: Call) -> bool:
-        """See `Model`."""
         return call.f == "write"
 
     def step(self, state: Any, call: Call) -> Any:
-        """See `Model`."""
         match call.f:
             case "read":
                 unknown = call.type is OpType.INFO or (
@@ -110,22 +108,19 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class StringValue:
+class StringValue(Model):
     """The value of one key: `get`, `put`, `append` (to the end) and `delete`."""
 
     initial: str = ""
     observed_failures: tuple[str, ...] = ()
 
     def only_reads(self, call: Call) -> bool:
-        """See `Model`."""
         return call.f == "get"
 
     def overwrites(self, call: Call) -> bool:
-        """See `Model`."""
         return call.f in ("put", "delete")
 
     def step(self, state: Any, call: Call) -> Any:
-        """See `Model`."""
         match call.f:
             case "get":
                 return state if call.type is OpType.INFO or call.result == state else ILLEGAL
@@ -139,22 +134,19 @@ class StringValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutex:
+class Mutex(Model):
     """A lock that anybody may release: `acquire` and `release`."""
 
     initial: bool = False
     observed_failures: tuple[str, ...] = ()
 
     def only_reads(self, call: Call) -> bool:
-        """See `Model`."""
         return False
 
     def overwrites(self, call: Call) -> bool:
-        """See `Model`."""
         return False
 
     def step(self, state: Any, call: Call) -> Any:
-        """See `Model`."""
         if call.f not in ("acquire", "release"):
             raise ValueError(f"a mutex has no {call.f}")
         held = call.f == "acquire"
@@ -165,22 +157,19 @@ class Mutex:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Model):
     """A queue: `enqueue`, `dequeue` (result: the first value; nil if the queue is empty)."""
 
     initial: tuple[Any, ...] = ()
     observed_failures: tuple[str, ...] = ()
 
     def only_reads(self, call: Call) -> bool:
-        """See `Model`."""
         return call.f == "dequeue" and call.type is OpType.OK and call.result is None
 
     def overwrites(self, call: Call) -> bool:
-        """See `Model`."""
         return False
 
     def step(self, state: Any, call: Call) -> Any:
-        """See `Model`."""
         match call.f:
             case "enqueue":
                 return (*state, call.argument)
@@ -194,7 +183,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class UnorderedQueue:
+class UnorderedQueue(Model):
     """A bag: `enqueue`, `dequeue` (result: any value that is inside; nil if none is).
 
     Nobody knows what a `dequeue` of unknown outcome took, so a set of bags is one state here.
@@ -205,15 +194,12 @@ class UnorderedQueue:
     observed_failures: tuple[str, ...] = ()
 
     def only_reads(self, call: Call) -> bool:
-        """See `Model`."""
         return False  # that it is empty tells which of several states it is
 
     def overwrites(self, call: Call) -> bool:
-        """See `Model`."""
         return False
 
     def step(self, state: Any, call: Call) -> Any:
-        """See `Model`."""
         match call.f:
             case "enqueue":
                 return frozenset(_put(bag, call.argument, 1) for bag in state)
@@ -235,22 +221,19 @@ def _put(bag: frozenset[tuple[Any, int]], value: Any, count: int) -> frozenset[t
 
 
 @dataclass(frozen=True, slots=True)
-class GrowingSet:
+class GrowingSet(Model):
     """A set: `add` of an element, `read` (result: all elements, each once)."""
 
     initial: frozenset[Any] = frozenset()
     observed_failures: tuple[str, ...] = ()
 
     def only_reads(self, call: Call) -> bool:
-        """See `Model`."""
         return call.f == "read"
 
     def overwrites(self, call: Call) -> bool:
-        """See `Model`."""
         return False
 
     def step(self, state: Any, call: Call) -> Any:
-        """See `Model`."""
         match call.f:
             case "add":
                 return state | {call.argument}
@@ -264,7 +247,7 @@ class GrowingSet:
 
 
 @dataclass(frozen=True, slots=True)
-class MultiRegister:
+class MultiRegister(Model):
     """Several registers, read and written together: `txn` of (read | write, register, value).
 
     `nil_read_matches`: a read of nil means that the value is not known, not that it is nil.
@@ -276,15 +259,12 @@ class MultiRegister:
     observed_failures: tuple[str, ...] = ()
 
     def only_reads(self, call: Call) -> bool:
-        """See `Model`."""
         return all(what == "read" for what, _, _ in call.argument)
 
     def overwrites(self, call: Call) -> bool:
-        """See `Model`."""
         return False
 
     def step(self, state: Any, call: Call) -> Any:
-        """See `Model`."""
         if call.f != "txn":
             raise ValueError(f"registers have no {call.f}")
         values = dict(state)

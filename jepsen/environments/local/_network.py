@@ -94,29 +94,24 @@ class RelayNetwork(Network):
         self._relays: Relays | None = None
 
     def prepare(self, nodes: Sequence[LocalNode], directory: Path) -> None:
-        """See `Network`."""
         self._nodes = list(zip(nodes, free_ports(len(nodes)), strict=True))
         for node, behind in self._nodes:
             _hide(node, directory / node.name / "node.properties", behind)
 
     async def open(self, pids: Callable[[], Mapping[str, int]]) -> None:
-        """See `Network`."""
         self._relays = Relays(pids)
         for node, behind in self._nodes:
             await self._relays.open(node.name, node.port, behind)
 
     async def set_blocked(self, links: Iterable[Link]) -> None:
-        """See `Network`."""
         if self._relays is not None:
             self._relays.set_blocked(links)
 
     async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
-        """See `Network`."""
         if self._relays is not None:
             self._relays.set_quality(qualities)
 
     async def close(self) -> None:
-        """See `Network`."""
         if self._relays is not None:
             await self._relays.close()
 

@@ -229,7 +229,6 @@ class NamespaceNetwork(Network):
         self._sweep()
 
     def hosts(self, count: int) -> Sequence[str]:
-        """See `Network`."""
         nodes = tuple(f"node-{number}" for number in range(count))
         return list(Topology(self._pid, self._network, nodes).addresses.values())
 
@@ -254,23 +253,19 @@ class NamespaceNetwork(Network):
             self._run(batch)
 
     def prefix(self, node: str) -> Sequence[str]:
-        """See `Network`."""
         assert self._topology is not None
         return [self._ip, "netns", "exec", self._topology.namespace(node)]
 
     async def open(self, pids: Callable[[], Mapping[str, int]]) -> None:
-        """See `Network`."""
         del pids
         for tun in self._tuns.values():
             asyncio.get_running_loop().add_reader(tun, self._carry, tun)
 
     async def set_blocked(self, links: Iterable[Link]) -> None:
-        """See `Network`."""
         self._router.set_blocked(links)
         await self._reroute()
 
     async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
-        """See `Network`."""
         self._router.set_quality(qualities)
         await self._reroute()
 
@@ -326,7 +321,6 @@ class NamespaceNetwork(Network):
         self._tuns.clear()
 
     def remove(self) -> None:
-        """See `Network`."""
         self._close_tuns()
         self._take_away(self._pid)
 

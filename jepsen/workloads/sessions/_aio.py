@@ -28,6 +28,7 @@ from jepsen.workloads.sessions._base import (
     TRANSACTION_TIMEOUT_MS,
     Batch,
     GroupMembership,
+    LogSession,
     SessionError,
     SessionOptions,
 )
@@ -58,7 +59,7 @@ def _told(certain: tuple[type[BaseException], ...] = ERRORS) -> Iterator[None]:
         raise SessionError(repr(error), certain=isinstance(error, certain)) from error
 
 
-class AioSession:
+class AioSession(LogSession):
     """See `LogSession`."""
 
     def __init__(self, options: SessionOptions) -> None:
@@ -69,12 +70,10 @@ class AioSession:
         self._member: GroupMembership | None = None
 
     async def close(self) -> None:
-        """See `LogSession`."""
         await self.renew_producer()
         await self.leave()
 
     async def renew_producer(self) -> None:
-        """See `LogSession`."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await _stopped(producer)
@@ -82,12 +81,10 @@ class AioSession:
     # --- the producer -----------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """See `LogSession`."""
         with _told():
             await (await self._started_producer()).begin_transaction()
 
     async def send(self, key: str, value: bytes) -> int:
-        """See `LogSession`."""
         with _told():
             producer = await self._started_producer()
         with _told(REFUSED):
@@ -95,12 +92,10 @@ class AioSession:
         return int(at.offset)
 
     async def commit(self) -> None:
-        """See `LogSession`."""
         with _told(()):
             await (await self._started_producer()).commit_transaction()
 
     async def abort(self) -> None:
-        """See `LogSession`."""
         with _told(()):
             await (await self._started_producer()).abort_transaction()
 
@@ -126,7 +121,6 @@ class AioSession:
     # --- the consumer -----------------------------------------------------------------------------
 
     async def assign(self, positions: Mapping[str, int]) -> None:
-        """See `LogSession`."""
         with _told():
             consumer = await self._started_consumer()
             consumer.assign([self._partition(key) for key in positions])
@@ -134,20 +128,17 @@ class AioSession:
                 consumer.seek(self._partition(key), position)
 
     async def subscribe(self) -> None:
-        """See `LogSession`."""
         await self.leave()
         with _told():
             consumer = await self._started_consumer(subscribed=True)
             consumer.subscribe([self._options.topic], listener=self)
 
     async def leave(self) -> None:
-        """See `LogSession`."""
         consumer, self._consumer, self._member = self._consumer, None, None
         if consumer is not None:
             await _stopped(consumer)
 
     async def poll(self) -> Batch:
-        """See `LogSession`."""
         with _told():
             consumer = await self._started_consumer()
             batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=POLL_RECORDS)
@@ -157,13 +148,11 @@ class AioSession:
         }
 
     async def positions(self, keys: Sequence[str]) -> dict[str, int]:
-        """See `LogSession`."""
         with _told():
             consumer = await self._started_consumer()
             return {key: await consumer.position(self._partition(key)) for key in keys}
 
     def membership(self) -> GroupMembership | None:
-        """See `LogSession`."""
         return self._member
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
@@ -179,7 +168,6 @@ class AioSession:
             self._member = GroupMembership(known.member_id, known.generation, keys)
 
     async def ends(self, keys: Sequence[str], *, committed_only: bool) -> dict[str, int]:
-        """See `LogSession`."""
         where = [self._partition(key) for key in keys]
         with _told():
             if committed_only == self._options.committed_only:
@@ -200,13 +188,11 @@ class AioSession:
         return ends
 
     async def commit_offsets(self, offsets: Mapping[str, int]) -> None:
-        """See `LogSession`."""
         with _told(NOT_COMMITTED):
             wanted = {self._partition(key): offset for key, offset in offsets.items()}
             await (await self._started_consumer()).commit(wanted)
 
     async def committed(self, keys: Sequence[str]) -> dict[str, int | None]:
-        """See `LogSession`."""
         with _told():
             consumer = await self._started_consumer()
             return {key: await consumer.committed(self._partition(key)) for key in keys}

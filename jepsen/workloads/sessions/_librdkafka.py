@@ -31,6 +31,7 @@ from jepsen.workloads.sessions._base import (
     TRANSACTION_TIMEOUT_MS,
     Batch,
     GroupMembership,
+    LogSession,
     SessionError,
     SessionOptions,
 )
@@ -79,7 +80,7 @@ def _told(certain: frozenset[int] | None = None) -> Iterator[None]:
         raise SessionError(repr(error), certain=True) from error
 
 
-class LibrdkafkaSession:
+class LibrdkafkaSession(LogSession):
     """See `LogSession`."""
 
     def __init__(self, options: SessionOptions) -> None:
@@ -100,12 +101,10 @@ class LibrdkafkaSession:
         return await asyncio.to_thread(alone)
 
     async def close(self) -> None:
-        """See `LogSession`."""
         await self.renew_producer()
         await self.leave()
 
     async def renew_producer(self) -> None:
-        """See `LogSession`."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
@@ -113,7 +112,6 @@ class LibrdkafkaSession:
     # --- the producer -----------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """See `LogSession`."""
         await self._run(self._begin)
 
     def _begin(self) -> None:
@@ -121,7 +119,6 @@ class LibrdkafkaSession:
             self._made_producer().begin_transaction()
 
     async def send(self, key: str, value: bytes) -> int:
-        """See `LogSession`."""
         return await self._run(self._send, key, value)
 
     def _send(self, key: str, value: bytes) -> int:
@@ -143,11 +140,9 @@ class LibrdkafkaSession:
         return int(message.offset())
 
     async def commit(self) -> None:
-        """See `LogSession`."""
         await self._run(self._end, "commit_transaction")
 
     async def abort(self) -> None:
-        """See `LogSession`."""
         await self._run(self._end, "abort_transaction")
 
     def _end(self, how: str) -> None:
@@ -181,7 +176,6 @@ class LibrdkafkaSession:
     # --- the consumer -----------------------------------------------------------------------------
 
     async def assign(self, positions: Mapping[str, int]) -> None:
-        """See `LogSession`."""
         await self._run(self._assign, dict(positions))
 
     def _assign(self, positions: Mapping[str, int]) -> None:
@@ -191,7 +185,6 @@ class LibrdkafkaSession:
             self._made_consumer().assign(where)
 
     async def subscribe(self) -> None:
-        """See `LogSession`."""
         await self.leave()
         await self._run(self._subscribe)
 
@@ -200,13 +193,11 @@ class LibrdkafkaSession:
             self._made_consumer(subscribed=True).subscribe([self._options.topic])
 
     async def leave(self) -> None:
-        """See `LogSession`."""
         consumer, self._consumer, self._member = self._consumer, None, None
         if consumer is not None:
             await self._run(consumer.close)
 
     async def poll(self) -> Batch:
-        """See `LogSession`."""
         return await self._run(self._poll)
 
     def _poll(self) -> Batch:
@@ -240,15 +231,12 @@ class LibrdkafkaSession:
         return None if generation < 0 else GroupMembership(member_id, generation, keys)
 
     async def positions(self, keys: Sequence[str]) -> dict[str, int]:
-        """See `LogSession`."""
         return {key: self._positions[key] for key in keys}
 
     def membership(self) -> GroupMembership | None:
-        """See `LogSession`."""
         return self._member
 
     async def ends(self, keys: Sequence[str], *, committed_only: bool) -> dict[str, int]:
-        """See `LogSession`."""
         return await self._run(self._ends, keys, committed_only)
 
     def _ends(self, keys: Sequence[str], committed_only: bool) -> dict[str, int]:
@@ -263,7 +251,6 @@ class LibrdkafkaSession:
             consumer.close()
 
     async def commit_offsets(self, offsets: Mapping[str, int]) -> None:
-        """See `LogSession`."""
         await self._run(self._commit_offsets, dict(offsets))
 
     def _commit_offsets(self, offsets: Mapping[str, int]) -> None:
@@ -275,7 +262,6 @@ class LibrdkafkaSession:
                 raise error_of(one.error.code(), repr(one.error), NOT_COMMITTED)
 
     async def committed(self, keys: Sequence[str]) -> dict[str, int | None]:
-        """See `LogSession`."""
         return await self._run(self._committed, keys)
 
     def _committed(self, keys: Sequence[str]) -> dict[str, int | None]:
