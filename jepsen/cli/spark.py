@@ -15,7 +15,7 @@ from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
 from jepsen.checkers.registry import LINEARIZABLE, MODELS, TRACE
 from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
-from jepsen.cli._judging import (
+from jepsen.cli._histories import (
     FAILURES,
     MIB,
     DumpsArgument,

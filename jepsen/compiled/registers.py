@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jepsen.compiled._compiler import compiled
-from jepsen.compiled._hashing import NOTHING, hashed, place_of, size_for
 from jepsen.compiled.codes import CAS, FAILED_CAS, INVALID, NEVER, OPEN, READ, VALID, WRITE
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ nothing; the slots of it and of reads that are legal after it, where `_gain` was
 slots by when their operations return, and this about all:"""
 _COUNT, _OCCUPIED, _UNKNOWN, _EXPIRY = 0, 1, 2, 3
 """How many there are, masks of slots, and when the first expires."""
+NOTHING = -1
+_MIX_VALUE, _MIX_MASK = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9
 
 
 def judge_table(
@@ -604,3 +605,32 @@ def _judged(table: Any, initial: int, share: _Share) -> tuple[Any, Any]:
     starts = np.searchsorted(own[:, _KEY], np.arange(share.begin, share.end + 1))
     own[:, _KEY] = own[:, _RETURNED]
     return judge_table(starts, own, initial, HISTORY_CONFIGURATIONS_MAX)
+
+
+# --- tables of values by hash, with open addressing: their size is a power of two -----------------
+
+
+@compiled
+def hashed(value: int, known: int) -> int:
+    """A number in which all bits of both have a part."""
+    mixed = value * _MIX_VALUE ^ known * _MIX_MASK
+    return mixed ^ mixed >> 29 ^ mixed >> 47
+
+
+@compiled
+def size_for(values: int) -> int:
+    """Of a table that is half full with so many values."""
+    places = 2
+    while places < 2 * values:
+        places *= 2
+    return places
+
+
+@compiled
+def place_of(values: NDArray[np.int64], about: NDArray[np.int64], value: int) -> int:
+    """Where a table has the value, or has room for it: there `about` is NOTHING."""
+    last = len(values) - 1
+    at = hashed(value, value) & last
+    while about[at] != NOTHING and values[at] != value:
+        at = (at + 1) & last
+    return at

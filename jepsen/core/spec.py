@@ -17,7 +17,7 @@ WORKLOADS = {
     "register": "jepsen.workloads.kv:register",
     "set": "jepsen.workloads.kv:set_workload",
     "lock": "jepsen.workloads.kv:lock",
-    "watch": "jepsen.workloads.key_watches:watch",
+    "watch": "jepsen.workloads.kv:watch",
     "queue": "jepsen.workloads.queue:queue",
     "queue-txn": "jepsen.workloads.queue:queue_txn",
     "list-append": "jepsen.workloads.list_append:list_append",

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from jepsen.client import Client, Completion, failed, ok, unknown
+from jepsen.generator.core import Todo
 from jepsen.workloads.sessions import SessionError
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 READ_S = 8.0
 """How long a read to the end may take."""
+
+LAST_VALUES = 1_000_000_000
+"""The first value of the final phase: beyond all that were written before."""
 
 Pairs = list[list[int]]
 
@@ -33,6 +37,11 @@ def add(found: dict[str, Pairs], more: Mapping[str, Pairs]) -> None:
     """Puts the records of another poll behind those of the polls before."""
     for key, pairs in more.items():
         found.setdefault(key, []).extend(pairs)
+
+
+def send_of(number: int, keys: int) -> Todo:
+    """The send of a value of its own."""
+    return Todo("send", [["send", str(number % keys), number]])
 
 
 def all_keys(count: int) -> list[str]:

@@ -18,7 +18,7 @@ from jepsen.client import Completion, failed, ok
 from jepsen.generator.combinators import Cycle, Stagger, UntilOk, once, phases, reserve
 from jepsen.generator.core import Numbered, Todo
 from jepsen.workloads._base import Workload, WorkloadOptions
-from jepsen.workloads._logs import ABORT, READ_S, TransactionClient, all_keys
+from jepsen.workloads._logs import ABORT, LAST_VALUES, READ_S, TransactionClient, all_keys
 from jepsen.workloads.sessions import create_topic, transactional
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ AMOUNT_MAX = 5
 ABORT_EVERY = 4
 READ_EVERY_S = 0.5
 FINAL = "final"
-LAST_TRANSFERS = 1_000_000_000
 
 
 class BankClient(TransactionClient):
@@ -130,7 +129,7 @@ def _work(options: WorkloadOptions) -> Generator:
 
 def bank(options: WorkloadOptions) -> Workload:
     """One thread reads all balances, the others transfer; the sum never changes."""
-    last = Numbered(partial(_transfer, accounts=options.keys), LAST_TRANSFERS)
+    last = Numbered(partial(_transfer, accounts=options.keys), LAST_VALUES)
     return Workload(
         "bank",
         partial(_client, options),

@@ -16,8 +16,16 @@ from jepsen.client import Completion, failed, ok, unknown
 from jepsen.generator.combinators import Cycle, UntilOk, each_thread, once, phases, reserve
 from jepsen.generator.core import NOTHING, Endless, Numbered, Todo
 from jepsen.workloads._base import Workload, WorkloadOptions
-from jepsen.workloads._logs import READ_S, LogClient, Pairs, add, all_keys, pairs_of
-from jepsen.workloads.queue import LAST_VALUES, send_of
+from jepsen.workloads._logs import (
+    LAST_VALUES,
+    READ_S,
+    LogClient,
+    Pairs,
+    add,
+    all_keys,
+    pairs_of,
+    send_of,
+)
 from jepsen.workloads.sessions import SessionError, create_topic, session
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from jepsen.checkers.transactions.list_append import check_list_append
 from jepsen.generator.combinators import Cycle, UntilOk, once, phases
 from jepsen.generator.core import Numbered, Todo
 from jepsen.workloads._base import Workload, WorkloadOptions
-from jepsen.workloads._logs import ABORT, TransactionClient, all_keys, read_to_end
+from jepsen.workloads._logs import ABORT, LAST_VALUES, TransactionClient, all_keys, read_to_end
 from jepsen.workloads.sessions import create_topic, transactional
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 VALUES_MAX = 8
 """Of one transaction, at most."""
-LAST_VALUES = 1_000_000_000
 
 
 class ListAppendClient(TransactionClient):

@@ -15,7 +15,16 @@ from jepsen.generator.combinators import Cycle, UntilOk, once, phases, reserve
 from jepsen.generator.core import Endless, Numbered, Todo
 from jepsen.history import OpType
 from jepsen.workloads._base import Workload, WorkloadOptions
-from jepsen.workloads._logs import ABORT, Pairs, TransactionClient, all_keys, pairs_of, read_to_end
+from jepsen.workloads._logs import (
+    ABORT,
+    LAST_VALUES,
+    Pairs,
+    TransactionClient,
+    all_keys,
+    pairs_of,
+    read_to_end,
+    send_of,
+)
 from jepsen.workloads.sessions import LogSession, SessionError, create_topic, session, transactional
 
 if TYPE_CHECKING:
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
 ASSIGN_CHANCE = 1 / 32
 ASSIGN_EVERY = 16
 SENDS_MAX = 3
-LAST_VALUES = 1_000_000_000
 
 
 class QueueClient(TransactionClient):
@@ -109,11 +117,6 @@ class QueueClient(TransactionClient):
             case ["poll"]:
                 return ["poll", await self._polled()]
         return micro
-
-
-def send_of(number: int, keys: int) -> Todo:
-    """The send of a value of its own."""
-    return Todo("send", [["send", str(number % keys), number]])
 
 
 def _poll(context: Context, keys: int) -> Todo:

@@ -166,8 +166,7 @@ def test_aborted_records_are_seen_or_not(bootstrap: str, new_topic: Callable[[st
 
 
 def test_what_cannot_be_read_is_told(bootstrap: str, new_topic: Callable[[str], str]) -> None:
-    from jepsen.spark.topics.options import TopicOptions
-    from jepsen.spark.topics.source import Piece, TopicSource, read_piece
+    from jepsen.spark.topics.source import Piece, TopicOptions, TopicSource, read_piece
 
     topic = new_topic("spark-lost")
     _send(bootstrap, topic, range(5))

@@ -16,22 +16,23 @@ from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checke
 from jepsen.checkers.replication import check_replicas
 from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import Verdict, merge_valid, verdict_document
-from jepsen.cli._judging import (
+from jepsen.cli._histories import (
     FAILURES,
     MIB,
     DumpsArgument,
+    history_of,
     model_option,
     one_of,
     refuse_doubles,
     show,
     show_replicas,
+    source_of,
 )
 from jepsen.cli._output import Output, OutputOption, exit_status, say_json
 from jepsen.core import judge
 from jepsen.errors import InputError
 from jepsen.history import HistoryError
-from jepsen.history.formats import Format, detect, read_text
-from jepsen.history.parquet import is_parquet, read_parquet
+from jepsen.history.formats import Format
 from jepsen.log_files import read_dump
 from jepsen.runner import judge_servers_of
 from jepsen.store import HISTORY_FILE, TEST_FILE, RunFolder
@@ -230,30 +231,6 @@ def run_checker(run: RunFolder) -> Callable[[bool], Checker]:
         )
 
     return lambda lenient: check
-
-
-def history_of(source: str | Path, form: Format) -> tuple[list[Op], bool]:
-    """(the history, whether in its form failed cas and reads of nil say nothing). HistoryError."""
-    if isinstance(source, Path):
-        return read_parquet(source)
-    return read_text(source, form), detect(source) is Format.EDN
-
-
-def source_of(file: str) -> str | Path:
-    """The text of a file, or of the history in a run's folder; of Parquet the path. InputError."""
-    path = Path(file)
-    if path.is_dir():
-        if not (path / HISTORY_FILE).is_file():
-            raise InputError(f"{file}: not a run: name a folder with {HISTORY_FILE}, or a file")
-        path = path / HISTORY_FILE
-    try:
-        if is_parquet(path):
-            return path
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: not a history: it is not text") from None
 
 
 def check_servers(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jepsen.cli._histories import history_of, source_of
 from jepsen.cli._output import tell
-from jepsen.cli.commands.check import history_of, source_of
 from jepsen.errors import InputError
 from jepsen.history import HistoryError
 from jepsen.history.formats import Format, to_json, write_edn

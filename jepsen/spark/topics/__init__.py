@@ -1,8 +1,7 @@
 """Topics of a live cluster as a Spark data source, `format("raftctl-topic")`.
 
-`source` is the data source: a table between two offsets, or a stream. `options` are its options
-and the arithmetic of offsets, without I/O. `_reads` asks the cluster for its offsets and reads
-pieces of partitions with librdkafka.
+`source` is the data source: a table between two offsets, or a stream. It asks the cluster for its
+offsets and reads pieces of partitions with librdkafka.
 
 Options and their values are those of Spark's own Kafka source: `subscribe`, `startingOffsets`,
 `endingOffsets`, `maxOffsetsPerTrigger`, `failOnDataLoss`, and any client option after `kafka.`.

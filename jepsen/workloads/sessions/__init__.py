@@ -13,14 +13,23 @@ Invariants: `SessionError` says whether the outcome is certain. A session that w
 whose transaction ended unknown, is closed rather than reused.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jepsen.workloads.sessions._aio import AioSession, create_topic
 from jepsen.workloads.sessions._base import (
     REQUEST_TIMEOUT_MS,
     SESSION_TIMEOUT_MS,
     Batch,
     LogSession,
     SessionError,
+    SessionOptions,
 )
-from jepsen.workloads.sessions._factory import create_topic, session, transactional
+
+if TYPE_CHECKING:
+    from jepsen.environments import Environment
+    from jepsen.workloads._base import WorkloadOptions
 
 __all__ = [
     "REQUEST_TIMEOUT_MS",
@@ -32,3 +41,28 @@ __all__ = [
     "session",
     "transactional",
 ]
+
+
+def session(
+    environment: Environment,
+    options: WorkloadOptions,
+    *,
+    transactional_id: str = "",
+    group: str = "",
+) -> LogSession:
+    """By the library that the options name."""
+    asked = SessionOptions(
+        environment.bootstrap_servers, options.topic, options.acks, transactional_id, group
+    )
+    if options.client == "librdkafka":
+        # Not imported in the simulation, where it has no part.
+        from jepsen.workloads.sessions._librdkafka import LibrdkafkaSession
+
+        return LibrdkafkaSession(asked)
+    return AioSession(asked)
+
+
+def transactional(environment: Environment, options: WorkloadOptions, process: int) -> LogSession:
+    """With the transactional id of the process' thread, so that it fences the one before it."""
+    thread = process % options.concurrency
+    return session(environment, options, transactional_id=f"{options.topic}-{thread}")

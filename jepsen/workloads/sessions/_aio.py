@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,
@@ -14,11 +15,15 @@ from aiokafka.errors import (
     IllegalStateError,
     KafkaError,
     MessageSizeTooLargeError,
+    NoError,
     RebalanceInProgressError,
+    TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
+    for_code,
 )
 
+from jepsen.errors import ClusterError
 from jepsen.workloads.sessions._base import (
     HEARTBEAT_MS,
     POLL_MS,
@@ -35,6 +40,9 @@ from jepsen.workloads.sessions._base import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from jepsen.environments import Environment
+    from jepsen.workloads._base import WorkloadOptions
 
 STOP_S = 2.0
 ERRORS = (KafkaError, ConsumerStoppedError, OSError, TimeoutError)
@@ -239,3 +247,41 @@ async def _stopped(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
     with contextlib.suppress(*ERRORS):
         async with asyncio.timeout(STOP_S):
             await client.stop()
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+PREPARE_S = 60.0
+PAUSE_S = 0.2
+CREATED: tuple[type[Exception], ...] = (NoError, TopicAlreadyExistsError)
+
+
+async def create_topic(environment: Environment, options: WorkloadOptions) -> None:
+    """Creates the topic; raises ClusterError, with the last answer, if that does not succeed."""
+    insync = str(max(1, options.replication - 1))
+    configs = {"min.insync.replicas": insync}
+    topic = NewTopic(options.topic, options.keys, options.replication, topic_configs=configs)
+    answer: type[Exception] = TimeoutError
+    for _ in range(int(PREPARE_S / PAUSE_S)):
+        answer = await _created(environment.bootstrap_servers, topic)
+        if answer in CREATED:
+            return
+        await asyncio.sleep(PAUSE_S)
+    wanted = f"{options.replication} replicas (--replication)"
+    raise ClusterError(f"no topic {options.topic} of {wanted}: {answer.__name__}")
+
+
+async def _created(bootstrap: str, topic: NewTopic) -> type[Exception]:
+    """What the creation was answered with, or what hindered it."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    try:
+        await admin.start()
+        answer = await admin.create_topics([topic])
+        found: type[Exception] = for_code(answer.topic_errors[0][1])
+    except (KafkaError, OSError, TimeoutError, AttributeError) as error:
+        # The last is how aiokafka takes it that a broker knows of no other yet.
+        found = type(error)
+    finally:
+        with contextlib.suppress(KafkaError, OSError):
+            await admin.close()
+    return found

@@ -9,7 +9,7 @@ import pytest
 from jepsen.checkers import check_watch
 from jepsen.environments import Change, KeyValueError
 from jepsen.history import Op, OpType
-from jepsen.workloads.key_watches import PREFIX, WatchClient
+from jepsen.workloads.kv import PREFIX, WatchClient
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:

@@ -286,7 +286,7 @@ def test_it_is_compiled_from_an_archive_too(tmp_path: Path) -> None:
     """As Spark ships it: no place to keep what was compiled."""
     write_archive(tmp_path / "jepsen.zip")
     program = (
-        "from jepsen.compiled import _hashing; print(_hashing.__file__, _hashing.hashed(0, 0))"
+        "from jepsen.compiled import registers; print(registers.__file__, registers.hashed(0, 0))"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", program],
@@ -296,4 +296,4 @@ def test_it_is_compiled_from_an_archive_too(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"{tmp_path}/jepsen.zip/jepsen/compiled/_hashing.py 0\n"
+    assert done.stdout == f"{tmp_path}/jepsen.zip/jepsen/compiled/registers.py 0\n"

@@ -17,7 +17,7 @@ from jepsen.workloads.bank import FINAL, BankClient
 from jepsen.workloads.group import GroupClient
 from jepsen.workloads.list_append import ListAppendClient
 from jepsen.workloads.queue import QueueClient
-from jepsen.workloads.sessions import _factory as made
+from jepsen.workloads.sessions import _aio as made
 from jepsen.workloads.sessions._base import GroupMembership
 from tests.unit.jepsen.workloads.sessions import ScriptedSession
 

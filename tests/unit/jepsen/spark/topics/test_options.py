@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from jepsen.errors import InputError
-from jepsen.spark.topics.options import (
-    TopicOptions,
-    as_document,
-    end_offsets,
-    first_offsets,
-    limited,
-    of_document,
-)
+
+source = pytest.importorskip("jepsen.spark.topics.source", reason="needs raftctl[spark]")
 
 pytestmark = pytest.mark.req("J7")
 
@@ -22,12 +16,12 @@ SERVERS = {"kafka.bootstrap.servers": "a:1,b:2"}
 BOUNDS = {("x", 0): (2, 9), ("x", 1): (0, 0)}
 
 
-def _options(**given: str) -> TopicOptions:
-    return TopicOptions.of({**SERVERS, "subscribe": "x,y", **given})
+def _options(**given: str) -> source.TopicOptions:
+    return source.TopicOptions.of({**SERVERS, "subscribe": "x,y", **given})
 
 
-def _of_stream(**given: str) -> TopicOptions:
-    return TopicOptions.of({**SERVERS, "subscribe": "x,y", **given}, stream=True)
+def _of_stream(**given: str) -> source.TopicOptions:
+    return source.TopicOptions.of({**SERVERS, "subscribe": "x,y", **given}, stream=True)
 
 
 def test_options_are_understood_however_they_are_written() -> None:
@@ -91,15 +85,15 @@ def test_what_is_wrong_with_a_stream_is_named() -> None:
 def test_offsets_follow_from_what_is_there(
     wanted: Any, first: tuple[int, int], end: tuple[int, int]
 ) -> None:
-    assert tuple(first_offsets(wanted, BOUNDS).values()) == first
-    assert tuple(end_offsets(wanted, BOUNDS).values()) == end
+    assert tuple(source.first_offsets(wanted, BOUNDS).values()) == first
+    assert tuple(source.end_offsets(wanted, BOUNDS).values()) == end
 
 
 def test_offsets_that_are_not_there_are_refused() -> None:
     with pytest.raises(InputError, match="endingOffsets names partition 2, which x does not have"):
-        end_offsets({("x", 2): 1}, BOUNDS)
+        source.end_offsets({("x", 2): 1}, BOUNDS)
     with pytest.raises(InputError, match="startingOffsets 10 of x/0 is beyond the end of the log"):
-        first_offsets({("x", 0): 10}, BOUNDS)
+        source.first_offsets({("x", 0): 10}, BOUNDS)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +109,8 @@ def test_offsets_that_are_not_there_are_refused() -> None:
 def test_a_micro_batch_takes_of_all_logs(most: int | None, found: tuple[int, ...]) -> None:
     begin = {("x", 0): 10, ("x", 1): 0, ("y", 0): 0}
     end = {("x", 0): 20, ("x", 1): 3, ("y", 0): 0, ("y", 1): 7}
-    assert limited(begin, end, most) == dict(zip(end, found, strict=True))
-    assert of_document(as_document(end)) == end
+    assert source.limited(begin, end, most) == dict(zip(end, found, strict=True))
+    assert source.of_document(source.as_document(end)) == end
 
 
 def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
-"""Options and output that the commands share which judge histories, with Spark and without."""
+"""Arguments, options and output of the commands that take histories, with Spark and without."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,12 @@ from jepsen.checkers.verdict import WORDS, Verdict, verdict_document
 from jepsen.cli._output import Output, anomaly_lines, exit_status, say, say_json, tell
 from jepsen.errors import InputError
 from jepsen.history import edn
+from jepsen.history.formats import Format, detect, read_text
+from jepsen.history.parquet import is_parquet, read_parquet
+from jepsen.store import HISTORY_FILE
+
+if TYPE_CHECKING:
+    from jepsen.history import Op
 
 FAILURES = ("auto", "observe", "ignore")
 MIB = 1 << 20
@@ -63,3 +70,27 @@ def show(file: str, verdict: Verdict) -> None:
         tell(f"  {line}")
     if verdict.why_unknown:
         tell(f"  {verdict.why_unknown}")
+
+
+def history_of(source: str | Path, form: Format) -> tuple[list[Op], bool]:
+    """(the history, whether in its form failed cas and reads of nil say nothing). HistoryError."""
+    if isinstance(source, Path):
+        return read_parquet(source)
+    return read_text(source, form), detect(source) is Format.EDN
+
+
+def source_of(file: str) -> str | Path:
+    """The text of a file, or of the history in a run's folder; of Parquet the path. InputError."""
+    path = Path(file)
+    if path.is_dir():
+        if not (path / HISTORY_FILE).is_file():
+            raise InputError(f"{file}: not a run: name a folder with {HISTORY_FILE}, or a file")
+        path = path / HISTORY_FILE
+    try:
+        if is_parquet(path):
+            return path
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not a history: it is not text") from None
