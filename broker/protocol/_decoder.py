@@ -50,7 +50,8 @@ class MalformedError(Exception):
 
 @cache
 def decoder(api_key: int, version: int, direction: Direction) -> Decoder:
-    """The decoder of one message, without its header; KeyError if the message does not exist.
+    """Return the decoder of one message, without its header; KeyError if the message does not
+    exist.
 
     It raises MalformedError, struct.error, IndexError or ValueError on bad bytes; MalformedError,
     too, for a request of too many elements.
@@ -100,12 +101,12 @@ def unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:
 
 
 def skip_tagged(frame: Frame, position: int) -> int:
-    """The position after tagged fields that nobody here knows."""
+    """Return the position after tagged fields, all of them unknown."""
     return _tagged(frame, position, {}, {})
 
 
 def struct_decoder(table: Struct) -> Decoder:
-    """The decoder of a table that stands by itself; errors as of `decoder`."""
+    """Return the decoder of a table that stands by itself; errors as of `decoder`."""
     defaults = {f.name: f.default for f in table.tagged}
     steps: list[_Step] = []
     for fixed, run in table.runs():

@@ -31,12 +31,14 @@ _NO_UUID = bytes(16)
 
 @cache
 def encoder(api_key: int, version: int, direction: Direction) -> Encoder:
-    """The encoder of one message, without its header; KeyError if the message does not exist."""
+    """Return the encoder of one message, without its header; KeyError if the message does not
+    exist.
+    """
     return struct_encoder(load(api_key, version, direction))
 
 
 def joined(encode: Callable[[list[Piece]], None]) -> bytes:
-    """The bytes that `encode` appends, of a message without record batches."""
+    """Return the bytes that `encode` appends, of a message without record batches."""
     pieces: list[Piece] = []
     encode(pieces)
     return b"".join(cast("list[Buffer]", pieces))
@@ -58,7 +60,7 @@ class EncodedArray:
         return self._count
 
     def add(self, messages: Collection[Message]) -> None:
-        """Encodes what comes next in the array."""
+        """Encode the next element of the array."""
         pieces: list[Piece] = []
         for message in messages:
             self._encode(message, pieces)
@@ -79,7 +81,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def struct_encoder(table: Struct) -> Encoder:
-    """The encoder of a table that stands by itself."""
+    """Return the encoder of a table that stands by itself."""
     defaults = {f.name: f.default for f in table.untagged if f.default is not REQUIRED}
     steps = list(_steps(table))
 

@@ -38,7 +38,7 @@ class FrameReader:
         self._large_end = 0
 
     def writable(self) -> memoryview:
-        """Where the next bytes belong. Take all whole frames out first: it must not be full."""
+        """Return the room for the next bytes. Take all whole frames out first."""
         if self._large is not None:
             return memoryview(self._large)[self._large_end :]
         if self._start == self._end:
@@ -57,7 +57,7 @@ class FrameReader:
             self._end += count
 
     def next(self) -> Frame | None:
-        """The next whole frame without its length; None: more must be received.
+        """Return the next whole frame without its length; None: more must be received.
 
         MalformedError if the length is out of bounds.
         """
@@ -79,7 +79,7 @@ class FrameReader:
 
     @property
     def partial(self) -> bool:
-        """Whether the stream stands within a frame."""
+        """True if the stream ends within a frame."""
         return self._large is not None or self._end > self._start
 
     def _take_large(self) -> bytearray | None:

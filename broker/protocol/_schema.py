@@ -93,13 +93,13 @@ class Struct:
         return sorted((f for f in self.fields if f.tag >= 0), key=lambda f: f.tag)
 
     def runs(self) -> list[tuple[bool, list[Field]]]:
-        """The untagged fields, cut into runs that are all of fixed width (True) or all not."""
+        """Return the untagged fields, cut into runs of fixed width (True) and runs of others."""
         runs = groupby(self.untagged, key=lambda f: f.kind in FIXED and not f.array)
         return [(fixed, list(run)) for fixed, run in runs]
 
 
 def known_versions(api_key: int) -> range:
-    """The versions of an api for which there are tables; an unknown api has none."""
+    """Return the versions of an api for which there are tables; an unknown api has none."""
     name = api_key_map.get(api_key)
     if name is None:
         return range(0)
@@ -109,7 +109,7 @@ def known_versions(api_key: int) -> range:
 
 @cache
 def load(api_key: int, version: int, direction: Direction) -> Struct:
-    """The table of one message; KeyError if it does not exist. Imports what it needs, once."""
+    """Return the table of one message; KeyError if it does not exist. Imports once."""
     if version not in known_versions(api_key):
         raise KeyError((api_key, version))
     name = api_key_map[api_key]

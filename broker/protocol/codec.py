@@ -72,7 +72,7 @@ class Request(Generic[Body]):
 
 
 def compile_newest(api_keys: Iterable[int]) -> None:
-    """Makes ready to answer the newest version of these requests.
+    """Prepare to answer the newest version of these requests.
 
     Each takes some 20 ms, the import of its tables above all, for which the first client would wait
     and everybody else with it.
@@ -84,7 +84,9 @@ def compile_newest(api_keys: Iterable[int]) -> None:
 
 
 def decode_header(frame: Frame) -> tuple[RequestHeader, int]:
-    """The header without its tagged fields, and the position after it; raises MalformedError."""
+    """Return the header without its tagged fields, and the position after it; raises
+    MalformedError.
+    """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         end = _REQUEST_HEADER.size + max(length, 0)
@@ -97,7 +99,7 @@ def decode_header(frame: Frame) -> tuple[RequestHeader, int]:
 
 
 def decode_request(frame: Frame) -> Request[Any]:
-    """A request from a frame without its length; see `decode_body`."""
+    """Return a request from a frame without its length; see `decode_body`."""
     header, position = decode_header(frame)
     return decode_body(frame, header, position)
 
@@ -105,7 +107,7 @@ def decode_request(frame: Frame) -> Request[Any]:
 def decode_body(
     frame: Frame, header: RequestHeader, position: int, client_host: str = ""
 ) -> Request[Any]:
-    """The rest of a frame after `decode_header`.
+    """Return the rest of a frame after `decode_header`.
 
     Raises MalformedError on bad bytes and KeyError on an api or version without a table.
     """
@@ -122,21 +124,21 @@ def decode_body(
 def encode_response(
     api_key: int, version: int, correlation_id: int, message: Message
 ) -> list[Piece]:
-    """A whole frame, its length included. Records stay the pieces they are."""
+    """Return a whole frame, its length included. Records stay the pieces they are."""
     pieces: list[Piece] = []
     encoder(api_key, version, "response")(message, pieces)
     return frame_response(api_key, version, correlation_id, pieces)
 
 
 def encode_response_body(api_key: int, version: int, message: Message) -> bytes:
-    """The body alone, to be kept and sent many times by `frame_response`."""
+    """Return the body alone, to be kept and sent many times by `frame_response`."""
     return joined(partial(encoder(api_key, version, "response"), message))
 
 
 def frame_response(
     api_key: int, version: int, correlation_id: int, body: list[Piece]
 ) -> list[Piece]:
-    """Puts length and header before an encoded body."""
+    """Put length and header before an encoded body."""
     tagged = load(api_key, version, "response").flexible_header
     header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER
     length = header.size - 4 + sum(map(len, body))
@@ -146,7 +148,7 @@ def frame_response(
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str, message: Message
 ) -> bytes:
-    """A whole frame, its length included, as a client sends it."""
+    """Return a whole frame, its length included, as a client sends it."""
     name = client_id.encode()
     header = _REQUEST_HEADER.pack(api_key, version, correlation_id, len(name)) + name
     if load(api_key, version, "request").flexible_header:

@@ -152,7 +152,7 @@ class Synchronize(Generator):
 
 
 def phases(*parts: Generator) -> Generator:
-    """One after the other; each begins when all threads have finished the one before."""
+    """Run one after the other; each begins when all threads have finished the one before."""
     return Then(tuple(Synchronize(part) for part in parts))
 
 
@@ -279,12 +279,12 @@ def _is_client(thread: Thread) -> bool:
 
 
 def clients(inner: Generator) -> Generator:
-    """For clients only."""
+    """Restrict a generator to the threads of clients."""
     return OnThreads(_is_client, inner)
 
 
 def nemesis(inner: Generator) -> Generator:
-    """For the nemesis only."""
+    """Restrict a generator to the thread of the nemesis."""
     return OnThreads(_is_nemesis, inner)
 
 
@@ -367,12 +367,12 @@ class _Thread:
 
 
 def each_thread(inner: Generator) -> Generator:
-    """A copy for each thread."""
+    """Give each thread a copy of the generator."""
     return _Each(inner, by_process=False)
 
 
 def each_process(inner: Generator) -> Generator:
-    """A copy for each process; a new one when a thread plays another process."""
+    """Give each process a copy; a thread that plays another process gets a new one."""
     return _Each(inner, by_process=True)
 
 
@@ -437,5 +437,5 @@ class Mapped(Generator):
 
 
 def once(f: str, value: Any = None) -> Generator:
-    """One operation."""
+    """Emit one operation."""
     return Once(Todo(f, value))

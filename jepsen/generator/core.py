@@ -45,7 +45,7 @@ class Todo:
     """Nanoseconds since the test began; not to be invoked before."""
 
     def at(self, time: int) -> Todo:
-        """The same at another time."""
+        """Return the same operation at another time."""
         return Todo(self.f, self.value, self.key, self.thread, time)
 
 
@@ -58,7 +58,7 @@ class Processes(dict[Thread, int | str]):
         self._threads = {process: thread for thread, process in plays.items()}
 
     def restricted(self, wanted: Callable[[Thread], bool]) -> Processes:
-        """Those of some threads; of predicates that are equal it is found once."""
+        """Return the threads that fulfil the predicate; equal predicates are evaluated once."""
         if wanted not in self._parts:
             mine = {thread: one for thread, one in self.items() if wanted(thread)}
             self._parts[wanted] = Processes(mine)
@@ -82,7 +82,7 @@ class Context:
     random: random.Random
 
     def restricted(self, wanted: Callable[[Thread], bool]) -> Context:
-        """The context for a generator that may use those threads only."""
+        """Return the context for a generator that may use those threads only."""
         mine = self.processes.restricted(wanted)
         free = tuple(thread for thread in self.free if thread in mine)
         return Context(self.time, free, mine, self.random)
@@ -102,10 +102,10 @@ class Generator(Protocol):
     __slots__ = ()
 
     def next_op(self, context: Context) -> Next:
-        """The next operation, its time not before the context's."""
+        """Return the next operation, its time not before the context's."""
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """The generator after an invocation or completion; the context is that after it."""
+        """Return the generator after an invocation or completion; the context is that after it."""
 
 
 class Plain(Generator):
@@ -118,7 +118,7 @@ class Plain(Generator):
 
 
 def filled(todo: Todo, context: Context) -> Todo | Pending:
-    """The operation with a free thread, and a time that is not over."""
+    """Return the operation with a free thread, and a time that is not in the past."""
     thread = todo.thread
     if thread is None:
         if not context.free:

@@ -47,7 +47,7 @@ class Op:
 
     @property
     def by_client(self) -> bool:
-        """Whether a client did it, not the nemesis."""
+        """True if a client invoked it, not the nemesis."""
         return isinstance(self.process, int)
 
 
@@ -61,7 +61,7 @@ class Operation:
 
     @property
     def type(self) -> OpType:
-        """How it ended."""
+        """Type of the completion; `info` if there is none."""
         return OpType.INFO if self.completion is None else self.completion.type
 
     @property
@@ -72,12 +72,13 @@ class Operation:
 
 
 def operations(history: Iterable[Op]) -> list[Operation]:
-    """The clients' operations, in the order of their invocations. Raises HistoryError."""
+    """Return the clients' operations, in the order of their invocations. Raises HistoryError."""
     return sorted(ended_operations(history), key=lambda operation: operation.invoke.index)
 
 
 def ended_operations(history: Iterable[Op]) -> Iterator[Operation]:
-    """The clients' operations as they end; those that never do come last. Raises HistoryError.
+    """Return the clients' operations as they end; those that never do come last. Raises
+    HistoryError.
 
     Transactions may be completions alone, without one invocation in the history, as those that are
     written by hand are. Then all of them have begun before the first of them ends.

@@ -68,7 +68,7 @@ class Symbol(str):
 
 
 def read_all(text: str, tags: Tags = _NO_TAGS) -> Iterator[Any]:
-    """The values that the text holds one after the other."""
+    """Return the values that the text holds one after the other."""
     reader = _Reader(text, tags)
     while reader.kind:
         if reader.kind == "discard":
@@ -78,7 +78,7 @@ def read_all(text: str, tags: Tags = _NO_TAGS) -> Iterator[Any]:
 
 
 def write(value: Any) -> str:
-    """The value as EDN. A plain string is written as a string, a `Keyword` as a keyword."""
+    """Return the value as EDN. A plain string is written as a string, a `Keyword` as a keyword."""
     match value:
         case None | True | False:
             return {None: "nil", True: "true", False: "false"}[value]
@@ -202,7 +202,7 @@ _HASHABLE = frozenset((int, str, bool, float, type(None)))
 
 
 def hashable(value: Any) -> Any:
-    """The value with tuples for lists and sorted pairs for maps, so that it can be a key."""
+    """Return the value with tuples for lists and sorted pairs for maps, so that it can be a key."""
     if type(value) in _HASHABLE:
         return value
     match value:

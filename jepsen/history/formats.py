@@ -45,7 +45,7 @@ _EDN_MAP = re.compile(r":(?:process|type|f)\s")
 
 
 def detect(text: str) -> Format:
-    """The form of the text. HistoryError if it has none of them."""
+    """Return the form of the text. Raises HistoryError if it has none of them."""
     start = text.lstrip("\ufeff \t\r\n")
     first = start.partition("\n")[0]
     if first.startswith("{") and _is_json_object(first):
@@ -59,7 +59,7 @@ def detect(text: str) -> Format:
 
 
 def read_text(text: str, form: Format = Format.AUTO) -> list[Op]:
-    """The operations. HistoryError names what is wrong with the text."""
+    """Return the operations. Raises HistoryError, which names what is wrong with the text."""
     match detect(text) if form is Format.AUTO else form:
         case Format.EDN:
             return read_edn(text)
@@ -69,7 +69,7 @@ def read_text(text: str, form: Format = Format.AUTO) -> list[Op]:
 
 
 def json_lines(lines: Iterable[str]) -> Iterator[Op]:
-    """The operations of lines with their line feeds, as they are read. Raises HistoryError.
+    """Return the operations of lines with their line feeds, as they are read. Raises HistoryError.
 
     A last line that a crash has cut short is left out.
     """
@@ -90,7 +90,9 @@ def _is_json_object(line: str) -> bool:
 
 
 def to_json(op: Op) -> str:
-    """One line, without the line feed; `key` and `error` only where there is one."""
+    """Return the operation as a line without its line feed; `key` and `error` only where there is
+    one.
+    """
     process = op.process if isinstance(op.process, int) else _encode(op.process)
     line = (
         f'{{"index":{op.index},"time":{op.time},"process":{process},"type":"{op.type}",'
@@ -129,7 +131,7 @@ def _interned(f: Any) -> Any:
 
 
 def from_json(line: str) -> Op:
-    """The line's operation. Raises HistoryError."""
+    """Return the line's operation. Raises HistoryError."""
     try:
         fields = _decode(line)
         return Op(
@@ -152,7 +154,8 @@ def from_json(line: str) -> Op:
 
 
 def numbered_json(line: str, number: int) -> Op:
-    """The operation of that line of a file, counted from 0. Raises HistoryError, naming the line.
+    """Return the operation of that line of a file, counted from 0. Raises HistoryError, which names
+    the line.
 
     Fields that the line lacks, as those that are written by hand do: its index and its time are
     the number, its process is its own if it is a completion alone, its function is a transaction.
@@ -191,7 +194,7 @@ class HistoryWriter:
         """Operations written, which is the next one's index."""
 
     def append(self, op: Op) -> None:
-        """Writes the operation. Raises ValueError if its index is not the next one."""
+        """Write the operation. Raises ValueError if its index is not the next one."""
         if op.index != self.count:
             raise ValueError(f"op {op.index} is written as number {self.count}")
         self._file.write(f"{to_json(op)}\n".encode())
@@ -202,12 +205,12 @@ class HistoryWriter:
             self.sync()
 
     def sync(self) -> None:
-        """Makes what is written durable."""
+        """Make everything written so far durable."""
         os.fsync(self._file.fileno())
         self._unsynced = 0
 
     def close(self) -> None:
-        """Makes everything durable and closes the file."""
+        """Make everything durable and close the file."""
         if not self._file.closed:
             self.sync()
             self._file.close()
@@ -225,7 +228,7 @@ class HistoryWriter:
 
 
 def read_history(path: Path) -> Iterator[Op]:
-    """The operations of a file of JSON lines, as they are read. Raises HistoryError.
+    """Return the operations of a file of JSON lines, as they are read. Raises HistoryError.
 
     A last line without its line feed was cut short by a crash and is left out.
     """
@@ -247,7 +250,7 @@ _TAGS = {"jepsen.independent/tuple": _Independent, "jepsen.history/MapEntry": _I
 
 
 def read_edn(text: str) -> list[Op]:
-    """Jepsen's maps: one vector or list of them, or one after the other. Raises HistoryError.
+    """Read Jepsen's maps: one vector or list of them, or one after the other. Raises HistoryError.
 
     Operations without index and time get their place in the history for both.
     """
@@ -291,7 +294,7 @@ def _named(process: Any) -> str:
 
 
 def write_edn(history: Iterable[Op]) -> str:
-    """The history as Jepsen writes it, a map a line. A key stands before its value in a pair."""
+    """Return the history as Jepsen writes it, a map a line. A key precedes its value in a pair."""
     return "".join(f"{{{_edn_fields(op)}}}\n" for op in history)
 
 
@@ -320,7 +323,7 @@ _LOG_LINE = re.compile(r"INFO +jepsen\.util - (\S+)\s+:(invoke|ok|fail|info)\s+:
 
 
 def read_jepsen_log(text: str) -> list[Op]:
-    """The operations that Jepsen prints to its log; other lines are skipped.
+    """Return the operations that Jepsen prints to its log; other lines are skipped.
 
     The last column of a line is its value, or for a `fail` or `info` perhaps an error (a keyword).
     """

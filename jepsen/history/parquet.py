@@ -24,18 +24,18 @@ BATCH_ROWS = 20_000
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the file is one. Raises OSError."""
+    """Return whether the file is Parquet. Raises OSError."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def available() -> bool:
-    """Whether pyarrow is installed."""
+    """Return whether pyarrow is installed."""
     return importlib.util.find_spec("pyarrow") is not None
 
 
 def write_parquet(path: Path, name: str, history: Iterable[Op]) -> None:
-    """Writes the operations of clients, in the order of their ends. `name` is the history's."""
+    """Write the operations of clients in the order of their ends. `name` is the history's."""
     import pyarrow.parquet as pq
 
     from jepsen.history.table import OPERATIONS, batch_of, row_of
@@ -47,7 +47,7 @@ def write_parquet(path: Path, name: str, history: Iterable[Op]) -> None:
 
 
 def read_parquet(path: Path) -> tuple[list[Op], bool]:
-    """(lines in their order, whether nil reads and failed cas say nothing).
+    """Return (lines in order, whether nil reads and failed cas say nothing).
 
     Raises InputError without pyarrow, HistoryError for another table or more than one history.
     """

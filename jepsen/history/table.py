@@ -53,7 +53,7 @@ _SQL_TYPES = {pa.string(): "string", pa.int64(): "long", pa.bool_(): "boolean"}
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The schema as Spark takes it."""
+    """Return the schema as Spark takes it."""
     return ", ".join(
         f"{one.name} {_SQL_TYPES[one.type]}{'' if one.nullable else ' NOT NULL'}" for one in schema
     )
@@ -70,7 +70,7 @@ _BATCH_ROWS = 10_000
 
 
 def text_of(value: Any) -> str:
-    """The value as text. Raises EdnError if it has no form."""
+    """Return the value as text. Raises EdnError if it has no form."""
     if _has_json(value):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return _EDN_MARK + edn.write(value)
@@ -88,7 +88,7 @@ def _has_json(value: Any) -> bool:
 
 
 def value_of(text: str) -> Any:
-    """The value of a text. Raises ValueError."""
+    """Return the value of a text. Raises ValueError."""
     if text.startswith(_EDN_MARK):
         (value,) = edn.read_all(text.removeprefix(_EDN_MARK))
         return value
@@ -112,7 +112,7 @@ def reader() -> Callable[[str], Any]:
 
 
 def row_of(history: str, lenient: bool, operation: Operation) -> tuple[Any, ...]:
-    """The operation as a row of `OPERATIONS`."""
+    """Return the operation as a row of `OPERATIONS`."""
     invoke, completion = operation.invoke, operation.completion
     argument = text_of(invoke.value)
     same = completion is not None and completion.value is invoke.value
@@ -134,7 +134,7 @@ def row_of(history: str, lenient: bool, operation: Operation) -> tuple[Any, ...]
 
 
 def batch_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema = OPERATIONS) -> pa.RecordBatch:
-    """Rows of the schema, one at least, as an Arrow batch."""
+    """Return the rows of the schema, one at least, as an Arrow batch."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     arrays = [
         pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)
@@ -143,7 +143,7 @@ def batch_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema = OPERATIONS) ->
 
 
 def batches_of(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows, as they come, in Arrow batches."""
+    """Return the rows, as they come, in Arrow batches."""
     while some := list(islice(rows, _BATCH_ROWS)):
         yield batch_of(some, schema)
 

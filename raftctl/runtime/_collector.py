@@ -66,6 +66,6 @@ class Collector:
 
 
 def look_now() -> None:
-    """A full collection, in the process of a node: some thousand objects have replaced others."""
+    """Run a full collection, after some thousand objects have replaced others in a node."""
     if Collector.is_running:
         gc.collect()

@@ -54,20 +54,20 @@ class File(Protocol):
         """Return up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def warm(self, position: int, size: int) -> Callable[[], None] | None:
-        """What a worker must call so that reading these bytes does not wait for the disk.
+        """Return what a worker must call so that reading these bytes does not wait for the disk.
 
         None if they are in memory, as far as it is cheap to say. The call may be made at any time
         later, also after `close`, and raises `OSError` as a read does.
         """
 
     def region(self, position: int, size: int) -> Piece:
-        """What `read_at` returns, or what stands for it until it is sent."""
+        """Return what `read_at` returns, or what stands for it until it is sent."""
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrite bytes in place; the file grows if they reach past its end."""
 
     def size(self) -> int:
-        """The length in bytes, unsynced bytes included."""
+        """Return the length in bytes, unsynced bytes included."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
@@ -93,16 +93,18 @@ class FileSystem(Protocol):
         """Open for reading and writing; FileNotFoundError unless it exists or `create`."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether a file or directory is there."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Return whether a directory is there."""
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last written or cut, by the wall clock; FileNotFoundError."""
+        """Return when a file was last written or cut, by the wall clock; FileNotFoundError if it is
+        absent.
+        """
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; no error if it is there."""
@@ -127,7 +129,7 @@ class FileSystem(Protocol):
         """
 
     def space(self, directory: str) -> tuple[int, int]:
-        """Bytes of the volume that holds a directory: all, and those free for use; blocks."""
+        """Return bytes of the volume of a directory: all, and those free for use. Blocks."""
 
     def lock_directory(self, path: str) -> DirectoryLock:
         """Take `path/.lock`; raise ConfigError when another process holds it."""
@@ -140,7 +142,7 @@ class Worker(Protocol):
         """Queue the call; the future resolves on the event loop with its result or exception."""
 
     def pause(self) -> None:
-        """For a long call, now and then: lets the event loop go first."""
+        """Let the event loop go first; a long call awaits this now and then."""
 
     def close(self) -> None:
         """Stop after what is queued; do not wait."""
@@ -178,16 +180,16 @@ class Runtime(Protocol):
         """Wall-clock milliseconds since 1970, for timestamps only, never for timeouts."""
 
     def uuid(self) -> UUID:
-        """A fresh random UUID (version 4)."""
+        """Return a fresh random UUID (version 4)."""
 
     def sender(self, transport: asyncio.BaseTransport) -> Sender | None:
-        """For a connection that can be given parts of files; None for any other.
+        """Return a sender for a connection that can be given parts of files; None for any other.
 
         It sends past the transport: only while that has nothing in its buffer.
         """
 
     def worker(self, name: str, *, short_calls: bool = False) -> Worker:
-        """A new worker; each log directory has one.
+        """Return a new worker; each log directory has one.
 
         With `short_calls`, the caller would rather wait for a short call than for two threads
         to take turns: as long as calls have been short lately, one may run at once, on the event
@@ -240,7 +242,7 @@ def _sync(files: FileSystem, path: str) -> None:
 
 
 def read_file(files: FileSystem, path: str) -> bytes:
-    """The whole content of a small file; FileNotFoundError if it is not there."""
+    """Return the whole content of a small file; FileNotFoundError if it is not there."""
     file = files.open(path)
     try:
         return file.read_at(0, file.size())
@@ -249,5 +251,5 @@ def read_file(files: FileSystem, path: str) -> bytes:
 
 
 def bind_log(runtime: Runtime, **context: Any) -> FilteringBoundLogger:
-    """The node's logger with more context, e.g. `bind_log(runtime, part="raft")`."""
+    """Return the node's logger with more context, e.g. `bind_log(runtime, part="raft")`."""
     return runtime.log.bind(**context)

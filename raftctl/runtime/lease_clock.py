@@ -30,7 +30,7 @@ class _LoopWithClock(Protocol):
 
 
 def lease_time(loop: asyncio.AbstractEventLoop) -> float:
-    """Seconds since some moment; only differences mean anything.
+    """Return the seconds since some moment; only differences mean anything.
 
     By the loop's own clock if it has one for this, as a simulated world does.
     """

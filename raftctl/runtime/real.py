@@ -388,7 +388,7 @@ class RealSender:
 
 
 def make_sender(transport: asyncio.BaseTransport) -> RealSender | None:
-    """A sender for the connection if it is plain TCP: what TLS sends must be read."""
+    """Return a sender for the connection if it is plain TCP: what TLS sends must be read."""
     connection = transport.get_extra_info("socket")
     if connection is None or transport.get_extra_info("sslcontext") is not None:
         return None
@@ -568,7 +568,9 @@ class RealRuntime:
 
 
 def make_log(stream: TextIO, level: str, **context: Any) -> FilteringBoundLogger:
-    """A logger that shares no configuration: JSON lines, or key=value for people at a terminal."""
+    """Return a logger that shares no configuration: JSON lines, or key=value for people at a
+    terminal.
+    """
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[Processor] = [
         structlog.processors.add_log_level,
@@ -595,5 +597,5 @@ def make_log(stream: TextIO, level: str, **context: Any) -> FilteringBoundLogger
 
 
 def make_collector() -> Collector:
-    """For a process that is one node."""
+    """Return the collector for a process that is one node."""
     return Collector(time.perf_counter)

@@ -76,7 +76,7 @@ class RecoveryPoint:
             self.offset = offset
 
     def lower(self, offset: Offset) -> None:
-        """The log will be cut to the offset; durable when this returns, so that it may be."""
+        """Note durably that the log will be cut to the offset, so that it may be."""
         if self.offset is None or offset < self.offset:
             self.note(offset)
             self._file.sync()
