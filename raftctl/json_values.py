@@ -6,7 +6,7 @@ import base64
 
 
 def value_fields(value: bytes, name: str = "value") -> dict[str, str]:
-    """A field of this name if the bytes are UTF-8, else one with `_base64` after it."""
+    """Return a field of this name if the bytes are UTF-8, else one with `_base64` after it."""
     try:
         return {name: value.decode()}
     except UnicodeDecodeError:

@@ -68,7 +68,7 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     rng: random.Random | None = None,
 ) -> Client:
-    """A client of the cluster that has these controllers, any of them; use it with `async with`.
+    """Return a client of the cluster of these controllers; use it with `async with`.
 
     Raises ConfigError for what is no `host:port`. Calls give up after `timeout_s`. Warns where the
     system has no clock that counts for sessions while the machine is suspended.
@@ -113,7 +113,7 @@ class Client:
     # --- keys -------------------------------------------------------------------------------------
 
     async def get(self, key: str) -> Entry | None:
-        """The key's entry, no older than any write that was answered before; None if none."""
+        """Return the key's entry, no older than any answered write; None if none."""
         try:
             return _entry(await self._transport.get("/get", key=key))
         except RefusedError as error:
@@ -186,13 +186,13 @@ class Client:
         return version
 
     async def page(self, prefix: str = "", *, after: str = "", limit: int = PAGE) -> Page:
-        """Keys with that prefix after the key `after`; a page may have fewer than `limit`."""
+        """Return keys with that prefix after the key `after`; perhaps fewer than `limit`."""
         document = await self._transport.get("/list", prefix=prefix, after=after, limit=limit)
         entries = tuple(_entry(one) for one in document["keys"])
         return Page(entries, document["offset"], document.get("next"))
 
     async def list(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """All keys with that prefix, in order, each page as it is when it is read."""
+        """Return all keys with that prefix, in order, each page as it is when it is read."""
         page = await self.page(prefix)
         while True:
             for entry in page.entries:
@@ -210,7 +210,7 @@ class Client:
     # --- sessions and locks -----------------------------------------------------------------------
 
     def session(self, timeout_s: float = SESSION_TIMEOUT_S) -> Session:
-        """A session, to be used with `async with`."""
+        """Return a session, to be used with `async with`."""
         return Session(self._transport, timeout_s)
 
     def lock(
@@ -221,7 +221,7 @@ class Client:
         session: Session | None = None,
         session_timeout_s: float = SESSION_TIMEOUT_S,
     ) -> Lock:
-        """A lock, to be used with `async with`, in a session of its own unless one is given.
+        """Return a lock, to be used with `async with`, in a session of its own unless one is given.
 
         `value` shows others who holds it: an election is a lock whose holder leads.
         """
@@ -230,7 +230,7 @@ class Client:
     elect = lock
 
     async def holder(self, name: str) -> Holder | None:
-        """Who holds the lock, or leads."""
+        """Return the holder of the lock, or the leader."""
         return await holder_of(self._transport, name)
 
     def holders(self, name: str) -> AsyncIterator[Holder | None]:

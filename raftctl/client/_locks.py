@@ -115,7 +115,7 @@ class Lock:
 
 
 async def holder_of(transport: Transport, name: str) -> Holder | None:
-    """Who holds the lock now."""
+    """Return the present holder of the lock."""
     return _holder(await transport.get("/lock", lock=name))
 
 

@@ -71,7 +71,7 @@ class Session:
                 )
 
     def is_open(self) -> bool:
-        """Whether no controller can have ended the session, as far as this program knows."""
+        """Return whether no controller can have ended the session, as far as this program knows."""
         return not self.lost.is_set() and lease_time(asyncio.get_running_loop()) < self.open_until
 
     def check(self) -> None:

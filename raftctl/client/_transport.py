@@ -143,16 +143,16 @@ class Transport:
         raise refusal(document)
 
     def url(self, path: str) -> str:
-        """Of the controller that is asked now."""
+        """Return the URL of the controller that is asked now."""
         return f"http://{self._controllers[self._current]}{PATH}{path}"
 
     def ask_another(self) -> None:
-        """The next call goes to the next controller."""
+        """Direct the next call to the next controller."""
         self._current = (self._current + 1) % len(self._controllers)
 
     @property
     def http(self) -> aiohttp.ClientSession:
-        """For streams."""
+        """HTTP session, for streams."""
         return self._http
 
 
@@ -174,7 +174,7 @@ def refusal(document: Mapping[str, Any]) -> KafkaError:
 
 
 def value_of(document: Mapping[str, Any]) -> bytes:
-    """The value of an answer."""
+    """Return the value of an answer."""
     if "value_base64" in document:
         return base64.b64decode(document["value_base64"])
     return str(document["value"]).encode()

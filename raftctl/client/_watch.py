@@ -31,14 +31,14 @@ class Event:
 
     @property
     def next_offset(self) -> int:
-        """Where to begin to see what comes after this event."""
+        """Offset from which a watch continues after this event."""
         return self.version + 1
 
 
 async def watch(
     transport: Transport, key: str | None, prefix: str | None, start: int | None
 ) -> AsyncGenerator[Event]:
-    """The events from the offset `start` on (None: from now on), for ever.
+    """Return the events from the offset `start` on (None: from now on), for ever.
 
     Closing it ends the connection. Raises KafkaError: OFFSET_OUT_OF_RANGE if the log does not
     reach back so far; then list the keys again and watch from the offset after the list's.

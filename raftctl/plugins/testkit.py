@@ -296,7 +296,7 @@ async def _expect_silence(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 
 
 async def follows_the_log(plugin: MakeBroker) -> None:
-    """It takes whatever the log brings: topics, new leaders, other brokers, deletions."""
+    """Check that it takes what the log brings: topics, new leaders, other brokers, deletions."""
     async with _nodes(plugin) as [node]:
         broker = await node.start()
         node.register(broker)
@@ -316,19 +316,19 @@ async def follows_the_log(plugin: MakeBroker) -> None:
 
 
 async def stops_before_the_first_image(plugin: MakeBroker) -> None:
-    """A node may end before its broker is registered."""
+    """Check that a node may end before its broker is registered."""
     async with _nodes(plugin) as [node]:
         await node.stop(await node.start())
 
 
 async def stops_without_having_started(plugin: MakeBroker) -> None:
-    """A node that is stopped at once stops a broker whose `start` was never called."""
+    """Check that a node that is stopped at once stops a broker whose `start` was never called."""
     async with _nodes(plugin) as [node]:
         await node.stop(node.make())
 
 
 async def stops_in_the_middle_of_its_start(plugin: MakeBroker) -> None:
-    """A node that is stopped early cancels `start` and stops the broker all the same."""
+    """Check that a node that is stopped early cancels `start` and still stops the broker."""
     async with _nodes(plugin) as [node]:
         broker = node.make()
         starting = asyncio.ensure_future(broker.start())
@@ -339,7 +339,7 @@ async def stops_in_the_middle_of_its_start(plugin: MakeBroker) -> None:
 
 
 async def starts_again(plugin: MakeBroker) -> None:
-    """The next incarnation finds addresses free and takes up what the last one left."""
+    """Check that the next incarnation finds addresses free and takes up what the last one left."""
     async with _nodes(plugin) as [node]:
         for _ in range(2):
             broker = await node.start()

@@ -241,7 +241,7 @@ class Effects:
 
     @property
     def has_commits(self) -> bool:
-        """Whether the listeners have something to apply."""
+        """True if the listeners have something to apply."""
         return self._committed is not None
 
     def notify_committed(self) -> None:
@@ -474,7 +474,7 @@ class RaftDriver:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits for the disk that nothing more should be appended.
+        """True if so much waits for the disk that nothing more should be appended.
 
         `append` does not check it: an operation that has begun appends all of its pieces.
         """
@@ -517,7 +517,7 @@ class RaftDriver:
         return self._log.bytes_from(offset)
 
     def is_batch_boundary(self, offset: Offset) -> bool:
-        """Whether no batch of the log contains the offset beyond its first record."""
+        """Return whether no batch of the log contains the offset beyond its first record."""
         if not self._log.start_offset <= offset < self._log.end_offset:
             return True
         return self._log.batches(offset, 1)[0].base_offset == offset
@@ -561,7 +561,7 @@ class RaftDriver:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads the current epoch, as far as it knows; not once it is stopped."""
+        """True if this node leads the current epoch, as far as it knows; not once it is stopped."""
         return self._core.is_leader and not self._stopped
 
     def status(self) -> QuorumStatus:

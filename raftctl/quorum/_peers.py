@@ -70,7 +70,7 @@ class Peers(dict[int, RpcClient]):
         return (*voters, *self._bootstrap)
 
     def voters_are(self, voters: VoterSet) -> None:
-        """The voters in effect, with their addresses as the log or the configuration has them."""
+        """Take the voters in effect, with their addresses from the log or the configuration."""
         self._voters = voters
         for voter in voters.voters:
             node_id = voter.replica.node_id
@@ -94,7 +94,7 @@ class Peers(dict[int, RpcClient]):
                 self._know(node_id, endpoint)
 
     def unreachable(self, node_id: NodeId) -> None:
-        """No answer came from there: the next request goes to the other address known, if any."""
+        """Note that no answer came: the next request goes to the other address known, if any."""
         reported, current = self._reported.get(node_id), self._endpoints.get(node_id)
         if reported is not None and reported != self._recorded[node_id]:
             self._know(node_id, reported if current != reported else self._recorded[node_id])
@@ -105,7 +105,7 @@ class Peers(dict[int, RpcClient]):
         return voters is not None and not voters.dynamic and node_id in voters.ids
 
     def with_leader_address(self, response: Response) -> Response:
-        """The response with the address of the leader that it names, if that is known."""
+        """Return the response with the address of the leader that it names, if that is known."""
         if isinstance(response, NAMES_LEADER) and response.leader_id != messages.NO_NODE:
             endpoint = self._endpoint(response.leader_id)
             if endpoint is not None:
@@ -113,7 +113,7 @@ class Peers(dict[int, RpcClient]):
         return response
 
     def with_own_address(self, request: Request) -> Request:
-        """The request with the own address, where this node presents itself as the leader."""
+        """Return the request with the own address if this node presents itself as the leader."""
         if isinstance(request, messages.BeginQuorumEpochRequest):
             return replace(request, leader_endpoint=self._endpoint(request.leader_id))
         return request

@@ -164,7 +164,7 @@ def _voters_at_start(
 
 
 def static_voters(config: NodeConfig) -> VoterSet:
-    """The voters of `controller.quorum.voters`; not known if there are none."""
+    """Return the voters of `controller.quorum.voters`; unknown voters if there are none."""
     voters = [
         Voter(ReplicaKey(NodeId(one.node_id), None), one.host, one.port)
         for one in config.controller_quorum_voters
@@ -173,13 +173,13 @@ def static_voters(config: NodeConfig) -> VoterSet:
 
 
 def bootstrap_servers(config: NodeConfig) -> dict[NodeId, Server]:
-    """`controller.quorum.bootstrap.servers` under the ids that stand for them."""
+    """Return `controller.quorum.bootstrap.servers` under the ids that stand for them."""
     servers = config.controller_quorum_bootstrap_servers
     return {NodeId(BOOTSTRAP_ID - place): server for place, server in enumerate(servers)}
 
 
 def make_core(config: NodeConfig, replica: Replica, runtime: Runtime) -> RaftCore:
-    """The quorum core on what was recovered."""
+    """Return the quorum core on what was recovered."""
     log = replica.log
     return RaftCore(
         raft_config(config),
@@ -195,7 +195,7 @@ def make_core(config: NodeConfig, replica: Replica, runtime: Runtime) -> RaftCor
 
 
 def raft_config(config: NodeConfig) -> RaftConfig:
-    """The quorum's part of a node's configuration."""
+    """Return the quorum's part of a node's configuration."""
     return RaftConfig(
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,

@@ -32,7 +32,7 @@ class Unattached:
             self.fetcher.invariants()
 
     def deadline_ms(self) -> int | None:
-        """When to campaign, or to ask the next voter."""
+        """Return when to campaign, or to ask the next voter."""
         return self.fetcher.deadline_ms() if self.fetcher else self.election_deadline_ms
 
 
@@ -43,10 +43,10 @@ class Resigned:
     election_deadline_ms: int
 
     def invariants(self) -> None:
-        """Nothing: a replica that gave leadership up holds no state of its own."""
+        """Check nothing: a replica that gave leadership up holds no state of its own."""
 
     def deadline_ms(self) -> int:
-        """When to campaign."""
+        """Return when to campaign."""
         return self.election_deadline_ms
 
 
@@ -80,7 +80,7 @@ class Campaign:
             self.replica.send(voter, self.request)
 
     def won(self) -> bool:
-        """Whether a majority has granted, of those who vote by now.
+        """Return whether a majority of the present voters has granted its vote.
 
         Not always those who were asked: a snapshot that is saved meanwhile may tell of others.
         """
@@ -88,7 +88,7 @@ class Campaign:
         return len(self.granting.intersection(voters.ids)) >= voters.majority
 
     def failed(self, voter: NodeId, now_ms: int) -> None:
-        """The request did not reach the voter, or the answer not us."""
+        """Note that the request did not reach the voter, or its answer not this replica."""
         failures = self._failures.get(voter, 0) + 1
         self._failures[voter] = failures
         self._retry_at_ms[voter] = now_ms + self.replica.config.backoff_ms(failures)
@@ -101,7 +101,7 @@ class Campaign:
             self.replica.send(voter, self.request)
 
     def deadline_ms(self) -> int:
-        """When to ask again, or to give this campaign up."""
+        """Return when to ask again, or to give this campaign up."""
         return min((self.election_deadline_ms, *self._retry_at_ms.values()))
 
 

@@ -54,21 +54,21 @@ class RaftConfig:
 
     @property
     def rivalry_ms(self) -> int:
-        """How long two candidates of one epoch wait for the others' votes."""
+        """Time for which two candidates of one epoch wait for the others' votes."""
         return max(1, self.election_timeout_ms // 10)
 
     @property
     def fetch_wait_ms(self) -> int:
-        """How long our own Fetch may be kept: a quiet leader must not look like a dead one."""
+        """Time for which the own Fetch may wait: a quiet leader must not look like a dead one."""
         return min(self.fetch_max_wait_ms, self.fetch_timeout_ms // 4)
 
     def backoff_ms(self, failures: int) -> int:
-        """The pause after this many failures in a row (at least one)."""
+        """Return the pause after this many failures in a row (at least one)."""
         doublings = min(failures - 1, self.election_backoff_max_ms.bit_length())
         return min(self.retry_backoff_ms << doublings, self.election_backoff_max_ms)
 
     def succession_ms(self, position: int, successors: int) -> int:
-        """How long the successor at this position leaves the field to those before it.
+        """Return how long the successor at this position leaves the field to those before it.
 
         Nothing for the first, then strictly exponential, so that at most one campaigns at a time.
         """

@@ -134,17 +134,17 @@ class RaftCore:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads; `Proposed` is legal only then."""
+        """True if this replica leads; `Proposed` is legal only then."""
         return isinstance(self._roles.current, Leader)
 
     @property
     def is_changing_voters(self) -> bool:
-        """Whether this leader may append a record of its own with any event."""
+        """True if this leader may append a record of its own with any event."""
         role = self._roles.current
         return isinstance(role, Leader) and role.membership.change is not None
 
     def voters_at(self, end_offset: Offset) -> VoterSet:
-        """The voters as the records below this offset have them."""
+        """Return the voters by the records below this offset."""
         return self._replica.voters_at(end_offset)
 
     @property
@@ -154,7 +154,7 @@ class RaftCore:
 
     @property
     def is_transferring(self) -> bool:
-        """Whether this leader hands over: proposals are kept back until that is done or failed."""
+        """True if this leader hands over: proposals are kept back until that succeeds or fails."""
         role = self._roles.current
         return isinstance(role, Leader) and role.transfer is not None
 
@@ -165,7 +165,7 @@ class RaftCore:
 
     @property
     def leader_id(self) -> NodeId:
-        """Who leads the epoch as far as this replica knows, or `NO_NODE`."""
+        """Leader of the epoch as far as this replica knows, or `NO_NODE`."""
         return self._roles.leader_id
 
     @property
@@ -502,7 +502,7 @@ class RaftCore:
         return ErrorCode.FENCED_LEADER_EPOCH if request.epoch < self.epoch else ErrorCode.NONE
 
     def believes(self, request: BeginQuorumEpochRequest) -> bool:
-        """Whether the request may come from the leader of this epoch or of a newer one."""
+        """Return whether the request may come from the leader of this epoch or of a newer one."""
         known = self._replica.state.leader_id
         other = names_other_leader(request, self.epoch, known)
         return (

@@ -93,7 +93,7 @@ class Fetcher:
         self.position = 0 if snapshot_id is None else self.replica.has_of(snapshot_id)
 
     def answers(self, source: NodeId, response: FetchResponse | FetchSnapshotResponse) -> bool:
-        """Whether this answers the Fetch under way, and is no late or repeated answer.
+        """Return whether this answers the Fetch under way, and is no late or repeated answer.
 
         The id decides, not the offset: the same position may have been fetched twice, and between
         the two this log may have been cut and grown again with other records.
@@ -149,11 +149,13 @@ class Follower:
         return min(retry_at_ms, self.fetch_deadline_ms)
 
     def lost_leader(self, now_ms: int) -> bool:
-        """Whether the leader has been silent for the fetch timeout."""
+        """Return whether the leader has been silent for the fetch timeout."""
         return self.replica.may_fetch and now_ms >= self.fetch_deadline_ms
 
     def hears_leader(self, now_ms: int) -> bool:
-        """Whether the leader has answered lately; then no other should be elected (Raft §9.6)."""
+        """Return whether the leader has answered lately; then no other should be elected (Raft
+        §9.6).
+        """
         return self.has_fetched and now_ms < self.fetch_deadline_ms
 
     def flushed(self, now_ms: int) -> None:

@@ -263,7 +263,7 @@ class Leader:
 
     @property
     def established(self) -> bool:
-        """Whether a record of this epoch is committed, and so everything before it."""
+        """True if a record of this epoch is committed, and so everything before it."""
         return self._replica.high_watermark > self.epoch_start_offset
 
     def invariants(self) -> None:
@@ -524,7 +524,7 @@ class Leader:
         return ErrorCode.NONE
 
     def transfer_ready(self) -> bool:
-        """Whether the target of a transfer has the whole log on disk, so that it can win."""
+        """Return whether the target of a transfer has the whole log on disk, so that it can win."""
         if self.transfer is None:
             return False
         progress = self.tracker.voters[self.transfer.target]
@@ -563,12 +563,12 @@ class Leader:
                 self._expect(progress.waiting.deadline_ms)
 
     def check_quorum_deadline_ms(self) -> int | None:
-        """When to resign unless more voters fetch; None for the only voter."""
+        """Return when to resign unless more voters fetch; None for the only voter."""
         seen_ms = self.tracker.majority_seen_ms(self._began_ms)
         return None if seen_ms is None else seen_ms + self._replica.config.check_quorum_ms
 
     def deadline_ms(self) -> int | None:
-        """When to call `tick`, or to resign."""
+        """Return when to call `tick`, or to resign."""
         candidates = (
             self._begin_deadline_ms,
             self._waiting_deadline_ms,

@@ -73,7 +73,7 @@ class ReplicaLog:
 
     @property
     def start(self) -> OffsetAndEpoch:
-        """Where the log starts, and the epoch of the record before that."""
+        """Start of the log, and the epoch of the record before it."""
         return OffsetAndEpoch(self.start_offset, self.start_epoch)
 
     @property
@@ -83,7 +83,7 @@ class ReplicaLog:
 
     @property
     def durable(self) -> bool:
-        """Whether all of it is on disk."""
+        """True if the whole log is on disk."""
         return self.durable_end_offset == self.end_offset
 
     def invariants(self) -> None:
@@ -109,7 +109,7 @@ class ReplicaLog:
         self.end_offset = batch.end_offset
 
     def flushed(self, end_offset: Offset) -> None:
-        """All below `end_offset` is durable."""
+        """Note that everything below `end_offset` is durable."""
         invariant(end_offset <= self.end_offset, "only what was appended is flushed")
         self.durable_end_offset = max(self.durable_end_offset, end_offset)
 
@@ -147,15 +147,19 @@ class ReplicaLog:
         self.end_offset = self.durable_end_offset = start.offset
 
     def contains(self, end: OffsetAndEpoch) -> bool:
-        """Whether the record before `end.offset` is of `end.epoch` here, as a snapshot has it."""
+        """Return whether the record before `end.offset` is of `end.epoch` here, as a snapshot has
+        it.
+        """
         return end.offset <= self.start_offset or self.divergence(end) is None
 
     def starts_after(self, fetch_from: OffsetAndEpoch) -> bool:
-        """Whether a log that ends there leaves this one before its start, so needs a snapshot."""
+        """Return whether a log that ends there leaves this one before its start, so needs a
+        snapshot.
+        """
         return fetch_from.offset < self.start_offset or fetch_from.epoch < self.start_epoch
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """Where the last epoch not after `epoch` ends, and which epoch that is; else the start."""
+        """Return the end and the epoch of the last epoch not after `epoch`; else the start."""
         index = bisect_right(self._epochs, epoch)
         if index == 0:
             return OffsetAndEpoch(self.start_offset, self.start_epoch)
@@ -163,7 +167,7 @@ class ReplicaLog:
         return OffsetAndEpoch(end, self._epochs[index - 1])
 
     def divergence(self, fetch_from: OffsetAndEpoch) -> OffsetAndEpoch | None:
-        """None if a log that ends at `fetch_from` is a prefix of this one.
+        """Return None if a log that ends at `fetch_from` is a prefix of this one.
 
         Otherwise a position that they may still share, at or below which the other log has to be
         cut; each answer leaves at least one epoch behind, so it ends after O(epochs) questions.
@@ -173,7 +177,7 @@ class ReplicaLog:
         return None if shared else ours
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
-        """Where to cut this log when its leader named `diverging`.
+        """Return the offset at which to cut this log when its leader named `diverging`.
 
         Only within one epoch are the batches of both logs the same. Where this log has an older
         epoch, the leader's offset may be in the middle of a batch of it, so all of that epoch

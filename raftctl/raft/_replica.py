@@ -115,11 +115,11 @@ class Replica:
 
     @property
     def voters_offset(self) -> Offset:
-        """Where the record of the voters stands in the log; -1 if it does not."""
+        """Offset of the record of the voters in the log; -1 if it is not there."""
         return self._voters.newest_offset
 
     def voters_at(self, end_offset: Offset) -> VoterSet:
-        """The voters as the records below this offset have them."""
+        """Return the voters by the records below this offset."""
         return self._voters.at(end_offset)
 
     def recover_voters(self, batches: Iterable[Batch]) -> None:
@@ -145,11 +145,11 @@ class Replica:
 
     @property
     def vote_is_durable(self) -> bool:
-        """Whether no epoch and no vote is still on its way to the disk."""
+        """True if no epoch and no vote is still on its way to the disk."""
         return not any(write.binding for write in self._writes)
 
     def may_lead(self, node_id: NodeId) -> bool:
-        """Whether to believe that this node leads: anybody but this replica may.
+        """Return whether to believe that this node leads: any node but this replica may.
 
         Also one that is no voter here: the record that lets it vote may be on its way (Raft §4.1
         of the thesis), also where the set is still the one of the configuration. What makes it
@@ -159,12 +159,12 @@ class Replica:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica votes; otherwise it is an observer."""
+        """True if this replica votes; otherwise it is an observer."""
         return self.local in self.voters
 
     @property
     def may_campaign(self) -> bool:
-        """Whether this replica votes, or did before a change that is not known to be committed.
+        """True if this replica votes, or did before a change that may be uncommitted.
 
         Only it may have the record of its own removal, and then nobody else can win the votes that
         the others still need (Raft §4.2.2 of the thesis).
@@ -174,20 +174,20 @@ class Replica:
 
     @property
     def may_fetch(self) -> bool:
-        """Whether a Fetch may leave: the log is durable and no snapshot is being written."""
+        """True if a Fetch may leave: the log is durable and no snapshot is being written."""
         return self.log.durable and self.saving is None
 
     def other_voters(self) -> tuple[NodeId, ...]:
-        """The voters besides this replica, in order."""
+        """Return the voters besides this replica, in order."""
         return self.voters.others(self.node_id)
 
     def election_timeout_ms(self) -> int:
-        """A fresh random election timeout, so that split votes are rare (Raft §5.2)."""
+        """Return a fresh random election timeout, so that split votes are rare (Raft §5.2)."""
         least = self.config.election_timeout_ms
         return least + self.random.randrange(least)
 
     def next_fetch_id(self) -> int:
-        """A number that no Fetch of this replica had lately, not even before a restart."""
+        """Return a number that no Fetch of this replica had lately, not even before a restart."""
         self._last_fetch_id += 1
         return self._last_fetch_id
 
@@ -225,7 +225,7 @@ class Replica:
         self._writes.append(_Write(state, binding))
 
     def persisted(self) -> QuorumState:
-        """The oldest quorum-state write is durable: lets out what waited for it."""
+        """Note that the oldest quorum-state write is durable, and release what waited for it."""
         invariant(len(self._writes) > 0, "a quorum-state write is under way")
         write = self._writes.popleft()
         self._effects.extend(write.held)
@@ -234,7 +234,7 @@ class Replica:
     # --- effects --------------------------------------------------------------------------------
 
     def take_effects(self) -> list[Effect]:
-        """All effects since the last call, in order."""
+        """Return all effects since the last call, in order."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -296,7 +296,7 @@ class Replica:
         self._effects.append(SaveSnapshotChunk(snapshot_id, position, data, last))
 
     def has_of(self, snapshot_id: OffsetAndEpoch) -> int:
-        """How many bytes of a snapshot are here.
+        """Return how many bytes of a snapshot are here.
 
         Their source does not matter: the image at an offset is the same everywhere, and the file is
         checked as a whole when all of it is here.
@@ -304,17 +304,17 @@ class Replica:
         return self._part[1] if self._part and self._part[0] == snapshot_id else 0
 
     def piece_written(self, *, more: bool) -> None:
-        """A piece is on disk, and was the last one unless more are to come."""
+        """Note that a piece is on disk, the last one unless more are to come."""
         self.saving = None
         if not more:
             self.forget_part()
 
     def forget_part(self) -> None:
-        """The snapshot that is here in part is whole, damaged, or not to be had any more."""
+        """Forget the partial snapshot: it is whole, damaged, or no longer to be had."""
         self._part = None
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch) -> None:
-        """A snapshot of what is committed is on disk."""
+        """Note that a snapshot of committed state is on disk."""
         invariant(snapshot_id.offset <= self.high_watermark, "snapshots hold what is committed")
         invariant(self.log.contains(snapshot_id), "a snapshot is of this log")
         if self.snapshot is None or snapshot_id.offset > self.snapshot.offset:

@@ -194,7 +194,7 @@ class Tracker:
         return {node_id: key for node_id, key in fetched.items() if key is not None}
 
     def has_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        """Whether a live observer has everything that is committed."""
+        """Return whether a live observer has everything that is committed."""
         progress = self.observers.get(key)
         caught_up = progress is not None and progress.end_offset >= self._replica.high_watermark
         return caught_up and progress is not None and self._is_live(progress, now_ms)
@@ -204,7 +204,7 @@ class Tracker:
         return seen_ms is not None and now_ms - seen_ms < self._replica.config.check_quorum_ms
 
     def is_majority_live(self, voters: VoterSet, joining: ReplicaKey | None, now_ms: int) -> bool:
-        """Whether these voters could commit now: a majority of them has fetched lately.
+        """Return whether these voters could commit now: a majority of them has fetched lately.
 
         `joining` counts as live: it is asked for separately whether it has caught up.
         """

@@ -37,7 +37,7 @@ HOST_CHARACTERS_MAX = 255
 
 
 def complaint_of(message: Request | Response, epoch: Epoch) -> str | None:
-    """What is wrong with a message that reaches a replica of this epoch; None for nothing."""
+    """Return the fault of a message that reaches a replica of this epoch; None if it has none."""
     named = getattr(message, "epoch", epoch)
     if not 0 <= named <= min(EPOCH_MAX, epoch + EPOCH_JUMP_MAX):
         return f"epoch {named} is out of bounds for a replica of epoch {epoch}"
@@ -87,7 +87,7 @@ def _of_voter(voter: Voter) -> str | None:
 
 
 def is_endpoint(endpoint: LeaderEndpoint) -> bool:
-    """Whether somebody may listen there."""
+    """Return whether a node may listen there."""
     host = endpoint.host
     named = 0 < len(host) <= HOST_CHARACTERS_MAX and host.isprintable() and " " not in host
     return named and 0 < endpoint.port < 1 << 16
@@ -108,7 +108,7 @@ def claimed_sender(request: Request) -> NodeId | None:
 
 
 def names_other_leader(message: Request | Response, epoch: Epoch, recorded: NodeId) -> bool:
-    """Whether it names a second leader of an epoch whose leader is known already."""
+    """Return whether it names a second leader of an epoch whose leader is known."""
     leader_id = getattr(message, "leader_id", NO_NODE)
     same_epoch = getattr(message, "epoch", None) == epoch
     return same_epoch and recorded != NO_NODE and leader_id not in (NO_NODE, recorded)

@@ -56,13 +56,13 @@ class Batch:
 
 
 def without_payload(batch: Batch) -> Batch:
-    """What the batch says of itself."""
+    """Return the batch's header fields."""
     base, epoch, count = batch.base_offset, batch.epoch, batch.count
     return Batch(base, epoch, count, batch.timestamp_ms, batch.control, b"")
 
 
 def encode_batch(batch: Batch) -> bytes:
-    """The batch as it stands in the log and on the wire."""
+    """Return the batch as it stands in the log and on the wire."""
     body = _BODY.pack(
         MAGIC, batch.control, batch.base_offset, batch.epoch, batch.count, batch.timestamp_ms
     )
@@ -71,7 +71,7 @@ def encode_batch(batch: Batch) -> bytes:
 
 
 def encoded_bytes(prefix: bytes) -> int:
-    """How long the batch is that begins so, by what it says itself; no CRC is checked.
+    """Return the length that a batch's first bytes give for it; no CRC is checked.
 
     Raises CorruptBatchError, as of byte 0, for what cannot be a length.
     """
@@ -92,7 +92,7 @@ def decode_batches(data: bytes, position: int = 0) -> Iterator[tuple[int, Batch]
 
 
 def is_whole_but_for_its_length(data: bytes) -> bool:
-    """Whether the bytes are one batch of which only the length, which has no CRC, is wrong."""
+    """Return whether the bytes are one batch with only its length wrong, which has no CRC."""
     if len(data) < HEADER_BYTES:
         return False
     _, crc = _PREFIX.unpack_from(data)

@@ -168,7 +168,7 @@ class FetchResponse:
 
 
 def with_batches(response: FetchResponse, batches: bytes) -> FetchResponse:
-    """The response with these batches. Spelled out, since `replace` takes several times as long."""
+    """Return the response with these batches. Spelled out: `replace` is several times slower."""
     return FetchResponse(
         response.error,
         response.epoch,

@@ -70,23 +70,23 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many voters decide; any two majorities share a voter."""
+        """Number of voters that decide; any two majorities share a voter."""
         return len(self.ids) // 2 + 1
 
     def key(self, node_id: NodeId) -> ReplicaKey:
-        """The voter of this node id; KeyError if there is none."""
+        """Return the voter of this node id; KeyError if there is none."""
         return self._by_id[node_id].replica
 
     def voter(self, node_id: NodeId) -> Voter | None:
-        """The voter of this node id with its address, if there is one."""
+        """Return the voter of this node id with its address, if there is one."""
         return self._by_id.get(node_id)
 
     def others(self, node_id: NodeId) -> tuple[NodeId, ...]:
-        """The voters' node ids without this one, in order."""
+        """Return the voters' node ids without this one, in order."""
         return tuple(voter for voter in self.ids if voter != node_id)
 
     def reached_by_majority(self, values: Iterable[Number]) -> Number:
-        """The greatest value that a majority of voters has reached, given the value of each."""
+        """Return the greatest value that a majority has reached, given the value of each voter."""
         ordered = sorted(values, reverse=True)
         invariant(len(ordered) == len(self.ids), "one value for each voter")
         return ordered[self.majority - 1]
@@ -119,19 +119,19 @@ _ARRAY = 0x90
 
 
 def encode_voters(voters: VoterSet) -> bytes:
-    """The payload of the control batch that makes this the voter set."""
+    """Return the payload of the control batch that makes this the voter set."""
     return _CODEC.pack(VotersRecord(voters.voters))
 
 
 def decode_voters(payload: bytes) -> VoterSet | None:
-    """The set that a control batch makes; None if it is another control record."""
+    """Return the set that a control batch makes; None if it is another control record."""
     if len(payload) < 2 or payload[0] & 0xF0 != _ARRAY or payload[1] != VotersRecord.TYPE_ID:
         return None
     return VoterSet(_CODEC.unpack(payload).voters, dynamic=True)
 
 
 def is_sound_control(payload: bytes) -> bool:
-    """Whether a control batch is one that can be read: if of voters, of some, each node once."""
+    """Return whether a control batch can be read; one of voters has some, each node once."""
     if len(payload) < 2 or payload[0] & 0xF0 != _ARRAY or payload[1] != VotersRecord.TYPE_ID:
         return True
     try:
@@ -162,7 +162,7 @@ class VoterHistory:
 
     @property
     def newest_offset(self) -> Offset:
-        """Where its record stands; `NOT_IN_LOG` if it is older than the log."""
+        """Offset of its record; `NOT_IN_LOG` if it is older than the log."""
         return self._entries[-1][0]
 
     def invariants(self, end_offset: Offset) -> None:
@@ -173,11 +173,11 @@ class VoterHistory:
         invariant(offsets[-1] < end_offset, "the record of the voters in effect is in the log")
 
     def at(self, end_offset: Offset) -> VoterSet:
-        """The set that the records below `end_offset` make."""
+        """Return the set that the records below `end_offset` make."""
         return next(v for offset, v in reversed(self._entries) if offset < end_offset)
 
     def since(self, end_offset: Offset) -> Iterator[VoterSet]:
-        """The set that the records below `end_offset` make, and all after it."""
+        """Return the set that the records below `end_offset` make, and all after it."""
         yield self.at(end_offset)
         yield from (voters for offset, voters in self._entries if offset >= end_offset)
 
@@ -194,7 +194,7 @@ class VoterHistory:
             self._entries.pop()
 
     def started(self, start: OffsetAndEpoch) -> None:
-        """The log starts here now: one set is enough for what is before."""
+        """Note that the log starts here now: one set is enough for what is before."""
         base = self.at(start.offset)
         later = [entry for entry in self._entries if entry[0] >= start.offset]
         self._entries = [(NOT_IN_LOG, base), *later]

@@ -275,7 +275,7 @@ class Channel:
 
     @property
     def congested(self) -> bool:
-        """Whether too much waits to be sent for anything to be added."""
+        """True if too much waits to be sent for anything to be added."""
         return self._outgoing_bytes > OUTGOING_BYTES_MAX
 
     def when_alive(self, alive: Callable[[], None]) -> None:

@@ -208,11 +208,11 @@ class RpcClient:
     # --- for the link -------------------------------------------------------------------------
 
     def answered(self) -> None:
-        """The peer has answered a call: the next loss is the first again."""
+        """Note that the peer has answered a call: the next loss is the first again."""
         self._failures = 0
 
     def lost(self, link: _Link, why: str) -> None:
-        """The link has ended; the next call opens another."""
+        """Note that the link has ended; the next call opens another."""
         if self._link is link:
             self._link = None
         if not self._closed:

@@ -92,13 +92,13 @@ class FramePacker:
         self._packer = msgpack.Packer()
 
     def pack(self, correlation_id: int, message: object) -> bytes:
-        """The bytes of one frame."""
+        """Return the bytes of one frame."""
         frame: bytes = self._packer.pack((correlation_id, *RPC_CODEC.to_row(message)))
         self._bound_scratch(frame)
         return frame
 
     def pack_all(self, correlation_ids: Sequence[int], messages: Sequence[object]) -> bytes:
-        """The bytes of several frames, one after the other."""
+        """Return the bytes of several frames, one after the other."""
         to_row = RPC_CODEC.to_row
         pairs = zip(correlation_ids, messages, strict=True)
         frames = pack_rows(self._packer, [(number, *to_row(message)) for number, message in pairs])
