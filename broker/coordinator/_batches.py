@@ -29,7 +29,7 @@ _NO_HEADERS = varint(0)
 def batch_of(
     records: Sequence[KeyValue], timestamp_ms: int, producer: tuple[int, int] = NOBODY
 ) -> bytes:
-    """An uncompressed batch of these records, all of one time; offsets are the log's to give.
+    """Return an uncompressed batch of these records, all of one time; the log assigns offsets.
 
     With the id and epoch of a producer they belong to its transaction.
     """
@@ -44,7 +44,7 @@ def batch_of(
 
 
 def in_batches(records: Sequence[KeyValue]) -> Iterator[list[KeyValue]]:
-    """The records in order, in batches that take neither long to write nor too much room."""
+    """Return the records in order, in batches of bounded size and encoding time."""
     batch: list[KeyValue] = []
     size = 0
     for record in records:

@@ -62,7 +62,7 @@ class Coordinator:
         self._loads: dict[int, asyncio.Task[None]] = {}
 
     def publish(self, image: MetadataImage) -> None:
-        """Takes up what this broker leads now. After the ReplicaManager has."""
+        """Take up the partitions that this broker leads now, after the ReplicaManager has."""
         topic = image.topics.by_name(self.topic)
         if topic is self._image:
             return
@@ -80,41 +80,43 @@ class Coordinator:
         invariant(self._loads.keys() == led.keys(), "a shard is loaded while it is led")
 
     async def stop(self) -> None:
-        """Lets go of every partition."""
+        """Release every partition."""
         for number in list(self._shards):
             self._close(number)
         await self._background.stop()
 
     def ask(self, key: str, request: Any) -> asyncio.Future[Any]:
-        """The answer of the core that holds a group or transactional id; see `Shard.ask`."""
+        """Return the answer of the core that holds a group or transactional id; see `Shard.ask`."""
         return self.shard_of(key).ask(request)
 
     def shard_of(self, key: str) -> Shard:
-        """The shard that holds the id; KafkaError(NOT_COORDINATOR) if it is another broker's."""
+        """Return the shard that holds the id; KafkaError(NOT_COORDINATOR) if it is another
+        broker's.
+        """
         shard = None if self._image is None else self._shards.get(self.partition_of(key))
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return shard
 
     def partition_of(self, key: str) -> int:
-        """The partition that holds the id; KafkaError while the topic does not exist."""
+        """Return the partition that holds the id; KafkaError while the topic does not exist."""
         if self._image is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return partition_of(key, len(self._image.partitions))
 
     def ended(self, number: int, producer_id: int, *, commit: bool) -> None:
-        """A producer's transaction has ended in a partition of the topic."""
+        """Pass on that a producer's transaction has ended in a partition of the topic."""
         shard = self._shards.get(number)
         if shard is not None:
             shard.ended(producer_id, commit=commit)
 
     def shards(self) -> Iterator[Shard]:
-        """All that are led here, in order of their partitions."""
+        """Return the shards led here, in order of their partitions."""
         for number in sorted(self._shards):
             yield self._shards[number]
 
     def notify_all(self, request: Any) -> None:
-        """Hands a request to every core that is loaded; nobody waits for the answers."""
+        """Hand a request to every loaded core; its answers are dropped."""
         for shard in self.shards():
             if shard.is_loaded:
                 # What is refused is made good by the next occasion, or by expiry.

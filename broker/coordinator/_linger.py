@@ -32,7 +32,7 @@ class Linger:
         self._is_soon = False
 
     def gathered(self, shard: Hashable, write: Callable[[], None]) -> None:
-        """The shard has something to write, with others if possible."""
+        """Note that the shard has something to write, with others if possible."""
         self._gathered[shard] = write
         if self._handle is not None:
             return
@@ -48,13 +48,13 @@ class Linger:
         self._on_their_way[shard] = None
 
     def committed(self, shard: Hashable) -> None:
-        """Nothing of the shard's is on its way any more."""
+        """Note that nothing of the shard's is on its way any more."""
         self._on_their_way.pop(shard, None)
         if self._gathered and not self._on_their_way and self._linger_ms == ADAPTIVE:
             self._write_soon()
 
     def closed(self, shard: Hashable) -> None:
-        """The shard writes no more."""
+        """Note that the shard writes no more."""
         self._gathered.pop(shard, None)
         self.committed(shard)
 

@@ -59,7 +59,7 @@ class LogReader(Protocol):
     def fetch(
         self, params: FetchParams, partitions: list[FetchPartition]
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
-        """Reads from each partition."""
+        """Read from each partition."""
 
     def list_offsets(
         self, lookups: Sequence[OffsetLookup], replica_id: int
@@ -87,7 +87,7 @@ async def _offset(reader: LogReader, lookup: OffsetLookup) -> int:
 
 
 def is_committed(reader: LogReader, partition: TopicPartition, end: int) -> bool:
-    """Whether the high watermark has reached `end`."""
+    """Return whether the high watermark has reached `end`."""
     found = reader.list_offsets([OffsetLookup(partition, -1, LATEST)], CONSUMER)
     return isinstance(found, list) and not found[0].error and found[0].offset >= end
 
@@ -101,7 +101,7 @@ async def replay_log(
     ended: Callable[[int, bool], None],
     turns: TurnQueue,
 ) -> int:
-    """Replays what the log holds now, once that is committed; returns how many records these are.
+    """Replay what the log holds now, once that is committed; returns how many records these are.
 
     Keys and values come some at a time, those of a transaction with its producer's id; `ended` is
     called for markers, with whether they commit. LoadError or KafkaError if the log cannot be read.
@@ -176,7 +176,7 @@ class Replicas(LogReader, Protocol):
     def append(
         self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Appendable]]
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
-        """Appends to each partition; results in order of the entries."""
+        """Append to each partition; results in order of the entries."""
 
 
 class Settings(Protocol):
@@ -184,7 +184,7 @@ class Settings(Protocol):
 
     @property
     def offsets_commit_timeout_ms(self) -> int:
-        """How long what was written may stay uncommitted."""
+        """Time for which an append may stay uncommitted."""
 
     @property
     def offsets_load_buffer_size(self) -> int:
@@ -248,7 +248,7 @@ class Shard:
     # --- the life of a shard --------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Loads the log, again and again until it is loaded."""
+        """Load the log, again and again until it is loaded."""
         while self._closed is None:
             try:
                 count = await self._load()
@@ -286,7 +286,7 @@ class Shard:
             self._refuse(request_id, error)
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
-        """A marker is committed in the partition."""
+        """Note that a marker is committed in the partition."""
         if self.is_loaded:
             self.core.ended(producer_id, commit=commit)
             self._set_timer()
@@ -296,13 +296,13 @@ class Shard:
 
     @property
     def is_closed(self) -> bool:
-        """Whether another leader epoch has begun."""
+        """True if another leader epoch has begun."""
         return self._closed is not None
 
     # --- requests -------------------------------------------------------------------------------
 
     def ask(self, request: Any) -> asyncio.Future[Any]:
-        """The core's response, or KafkaError: its own, COORDINATOR_LOAD_IN_PROGRESS,
+        """Return the core's response, or KafkaError: its own, COORDINATOR_LOAD_IN_PROGRESS,
         NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE if what it wrote is not committed in time.
         """
         request_id, self._next_request_id = self._next_request_id, self._next_request_id + 1
@@ -333,7 +333,7 @@ class Shard:
             self._take(self.core.handle_all(gathered, self._now()))
 
     def look(self) -> Core:
-        """The core, to be asked what needs no record: KafkaError as of `ask` if it cannot be."""
+        """Return the core, for what needs no record; KafkaError as of `ask`."""
         if self._closed is not None:
             raise self._closed
         if not self.is_loaded:
@@ -396,7 +396,7 @@ class Shard:
     # --- records --------------------------------------------------------------------------------
 
     def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
-        """Part of `Journal`, for the core."""
+        """Append to each partition; results in order of the entries."""
         if self._closed is not None:
             raise self._closed
         invariant(self.is_loaded, "a core writes once it knows what the log says")

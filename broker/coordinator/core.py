@@ -67,7 +67,7 @@ class Journal(Protocol):
     """Where a core writes."""
 
     def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
-        """Appends the records as one batch, all or none, and replays them into the core.
+        """Append the records as one batch, all or none, and replays them into the core.
 
         Those of a producer, its id and epoch, count when its transaction is committed.
         KafkaError if they are refused, with an error that a coordinator's client understands.
@@ -78,35 +78,35 @@ class Core(Protocol):
     """The rules of one partition."""
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER) -> None:
-        """Takes a record of the log, while loading and after each append; of a producer's
+        """Take a record of the log, while loading and after each append; of a producer's
         transaction if there is a producer id.
 
         A record that cannot be understood raises ValueError.
         """
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
-        """The producer's transaction has ended: its records count now, or never."""
+        """Take the end of a producer's transaction: its records count now, or never."""
 
     def loaded(self, now: Now) -> list[Effect]:
-        """The log has been replayed; requests come from now on."""
+        """Note that the log has been replayed; requests come from now on."""
 
     def handle(self, request_id: int, request: Any, now: Now) -> list[Effect]:
-        """Begins a request; KafkaError refuses it, with nothing changed."""
+        """Begin a request; KafkaError refuses it, with nothing changed."""
 
     def may_gather(self, request: Any) -> bool:
-        """Whether all requests like this of one turn of the event loop go to `handle_all`."""
+        """Return whether all requests like this of one turn of the loop go to `handle_all`."""
 
     def handle_all(self, requests: Sequence[tuple[int, Any]], now: Now) -> list[Effect]:
-        """Begins several requests, each with its id, and writes one batch for all if it can.
+        """Begin several requests, each with its id, and writes one batch for all if it can.
 
         Refusals are answers, so that one request is not refused for another.
         """
 
     def deadline_ms(self) -> int | None:
-        """When `tick` must be called next, on the clock of `Now.ms`; None: not by time."""
+        """Return when `tick` must be called next, on the clock of `Now.ms`; None: not by time."""
 
     def tick(self, now: Now) -> list[Effect]:
-        """Does what is due."""
+        """Do what is due."""
 
     def invariants(self) -> None:
         """Stop the program with InvariantViolation if the state is one that cannot be.

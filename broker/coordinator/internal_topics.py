@@ -18,7 +18,8 @@ _INT_MIN = -(2**31)
 
 
 def partition_of(key: str, count: int) -> int:
-    """The partition that holds a group or transactional id: as every Kafka client and tool says.
+    """Return the partition that holds a group or transactional id, as every Kafka client computes
+    it.
 
     Java's hash code of the id, its absolute value, modulo the number of partitions.
     """
@@ -32,7 +33,9 @@ def partition_of(key: str, count: int) -> int:
 
 
 def new_topic(name: str, config: NodeConfig, image: MetadataImage) -> NewTopic:
-    """How one of `INTERNAL_TOPICS` is created: replicated as far as there are brokers."""
+    """Return the request that creates one of `INTERNAL_TOPICS`, replicated as far as there are
+    brokers.
+    """
     return filled(NewTopic(name, OPEN, OPEN), config, image)
 
 

@@ -32,13 +32,13 @@ def field(
     array: bool = False,
     of: Struct | None = None,
 ) -> Field:
-    """A field of a table; see `broker.protocol._schema.Field`."""
+    """Return a field of a table; see `broker.protocol._schema.Field`."""
     is_array = array or array_of is not None
     return Field(name, kind, is_array, nullable, tag, default, array_of or of)
 
 
 def table(name: str, *fields: Field, flexible: bool = False) -> Struct:
-    """The table of one version."""
+    """Return the table of one version."""
     return Struct(name, flexible, flexible, tuple(fields))
 
 
@@ -56,7 +56,7 @@ class RecordFormat(Generic[Value]):
         self._encode = struct_encoder(versions[written])
 
     def encode(self, message: Value) -> bytes:
-        """The bytes of a message in the version that is written."""
+        """Return the bytes of a message in the version that is written."""
 
         def whole(out: list[Piece]) -> None:
             out.append(_VERSION.pack(self.written))
@@ -65,7 +65,7 @@ class RecordFormat(Generic[Value]):
         return joined(whole)
 
     def decode(self, data: bytes) -> Value:
-        """The message; ValueError if the bytes are none of a known version."""
+        """Return the message; ValueError if the bytes are none of a known version."""
         version = version_of(data)
         if version not in self._decoders:
             raise ValueError(f"{self._name} of version {version} is not known")
@@ -77,7 +77,7 @@ class RecordFormat(Generic[Value]):
 
 
 def version_of(data: bytes) -> int:
-    """The version that a key or value begins with; a key's also says what it is a key of."""
+    """Return the version that a key or value begins with; a key's also gives its kind."""
     try:
         version: int = _VERSION.unpack_from(data)[0]
     except struct.error as error:

@@ -23,7 +23,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def matching(pattern: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that the whole pattern matches, in order."""
+    """Return the names that the whole pattern matches, in order."""
     compiled = _compiled(pattern)
     return tuple(sorted(name for name in names if compiled.fullmatch(name)))
 

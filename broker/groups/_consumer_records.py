@@ -197,25 +197,25 @@ KINDS = frozenset(int(kind) for kind in Kind)
 
 
 def consumer_key_of(kind: int, data: bytes) -> ConsumerKey:
-    """What a record is about; ValueError if the key is malformed."""
+    """Return the subject of a record; ValueError if the key is malformed."""
     fields = _KEYS[Kind(kind)].decode(data)
     return ConsumerKey(Kind(kind), *fields.values())
 
 
 def value_of(kind: Kind, data: bytes) -> Any:
-    """The fields of a value; ValueError if it is none of a known version."""
+    """Return the fields of a value; ValueError if it is none of a known version."""
     return _VALUES[kind].decode(data)
 
 
 def record(key: ConsumerKey, fields: Message | None) -> KeyValue:
-    """The record; a tombstone without fields."""
+    """Return the record; a tombstone without fields."""
     named = {"group_id": key.group, _PART.get(key.kind, "member_id"): key.part}
     value = None if fields is None else _VALUES[key.kind].encode(fields)
     return KeyValue(_KEYS[key.kind].encode(named), value)
 
 
 def topic_partitions(slots: Iterable[Slot]) -> list[TopicPartitions]:
-    """Partitions as messages and records have them: by topic, in order."""
+    """Return partitions in the form of messages and records: by topic, in order."""
     return [
         {"topic_id": topic_id, "partitions": [number for _, number in group]}
         for topic_id, group in groupby(sorted(slots), key=lambda slot: slot[0])
@@ -223,5 +223,5 @@ def topic_partitions(slots: Iterable[Slot]) -> list[TopicPartitions]:
 
 
 def slots_of(topics: Iterable[TopicPartitions]) -> frozenset[Slot]:
-    """The partitions of a message or record."""
+    """Return the partitions of a message or record."""
     return frozenset((one["topic_id"], number) for one in topics for number in one["partitions"])

@@ -89,11 +89,11 @@ class GroupSettings(GroupLimits, ConsumerGroupSettings, Protocol):
 
     @property
     def offsets_retention_minutes(self) -> int:
-        """How long offsets are kept that nobody uses."""
+        """Time for which unused offsets are kept."""
 
     @property
     def offsets_retention_check_interval_ms(self) -> int:
-        """How often old offsets are looked for."""
+        """Time between two searches for old offsets."""
 
 
 class GroupCore:
@@ -148,7 +148,7 @@ class GroupCore:
                 self._groups[about.group] = group
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
-        """The offsets of a producer's transaction count now, or never."""
+        """Take the end of a producer's transaction: its offsets count now, or never."""
         self._offsets.ended(producer_id, commit=commit)
 
     def loaded(self, now: Now) -> list[Effect]:
@@ -178,7 +178,7 @@ class GroupCore:
     # --- requests -------------------------------------------------------------------------------
 
     def handle(self, request_id: int, request: GroupRequest, now: Now) -> list[Effect]:
-        """Begins a request."""
+        """Begin a request."""
         self._members.now = now
         if isinstance(request, _OF_A_GROUP):
             self._check_stays(request.group_id)
@@ -505,11 +505,11 @@ class GroupCore:
     # --- time -----------------------------------------------------------------------------------
 
     def deadline_ms(self) -> int | None:
-        """The next timeout."""
+        """Return the next timeout."""
         return self._timers.next_ms()
 
     def tick(self, now: Now) -> list[Effect]:
-        """Does what is due."""
+        """Do what is due."""
         self._members.now = now
         for key in self._timers.due(now.ms):
             if key == _EXPIRY:

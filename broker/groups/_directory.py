@@ -37,21 +37,21 @@ class GroupDirectory:
         self._offsets = offsets
 
     def find(self, group_id: str) -> Group | ConsumerGroup | None:
-        """The group of this id."""
+        """Return the group of this id."""
         group = self.classic.get(group_id) or self._consumers.groups.get(group_id)
         if group is None and self._offsets.partitions(group_id):
             return Group(group_id)
         return group
 
     def known(self, group_id: str) -> Group | ConsumerGroup:
-        """The same; GROUP_ID_NOT_FOUND if there is none."""
+        """Return the group of this id; GROUP_ID_NOT_FOUND if there is none."""
         group = self.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         return group
 
     def ids(self) -> Iterator[str]:
-        """Of the groups that there are now; some may have gone when it comes to them."""
+        """Return the ids of the present groups; some may have gone when they are used."""
         consumers = list(self._consumers.groups)
         with_offsets = self._offsets.group_ids()
         yield from list(self.classic)
@@ -61,7 +61,7 @@ class GroupDirectory:
         yield from consumers
 
     def listed(self, request: ListGroups) -> list[wire.ListedGroup]:
-        """The groups that pass the filters, as ListGroups lists them."""
+        """Return the groups that pass the filters, as ListGroups lists them."""
         groups = map(self.find, request.group_ids)
         found = (_message(group) for group in groups if group is not None)
         return [
@@ -72,8 +72,8 @@ class GroupDirectory:
         ]
 
     def keep(self, group_id: str, wall_ms: int) -> None:
-        """A group of which nothing is left but offsets stays when these go, until expiry finds
-        it: until then it is listed as an empty one.
+        """Keep a group of which only offsets are left until they go and expiry finds it. Until then
+        it is listed as empty.
         """
         if group_id not in self.classic and group_id not in self._consumers.groups:
             self.classic[group_id] = Group(group_id, state_wall_ms=wall_ms)
@@ -81,7 +81,7 @@ class GroupDirectory:
     def forget(
         self, group: Group | ConsumerGroup, gone: Iterable[TopicPartition], *, with_group: bool
     ) -> None:
-        """Writes tombstones for offsets, and for the group last."""
+        """Write tombstones for offsets, and for the group last."""
         group_id = group.group_id
         invariant(not (with_group and group.members), "a group with members stays")
         last: list[KeyValue] = []
@@ -95,7 +95,7 @@ class GroupDirectory:
 
 
 def is_over(group: Group | ConsumerGroup) -> bool:
-    """Whether it is nothing any more once its offsets have gone."""
+    """Return whether nothing is left of the group once its offsets have gone."""
     return group.state.value == State.EMPTY.value and not (
         isinstance(group, Group) and group.pending
     )

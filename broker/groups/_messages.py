@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def join_error(member_id: str, error: ErrorCode) -> wire.JoinGroupResponse:
-    """The message of a JoinGroup that failed."""
+    """Return the message of a JoinGroup that failed."""
     return {
         "error_code": error,
         "generation_id": -1,
@@ -24,12 +24,12 @@ def join_error(member_id: str, error: ErrorCode) -> wire.JoinGroupResponse:
 
 
 def sync_error(error: ErrorCode) -> wire.SyncGroupResponse:
-    """The message of a SyncGroup that failed."""
+    """Return the message of a SyncGroup that failed."""
     return {"error_code": error, "protocol_type": None, "protocol_name": None, "assignment": b""}
 
 
 def left_message(caller: Caller, error: ErrorCode) -> wire.MemberResponse:
-    """What LeaveGroup says of one member."""
+    """Return LeaveGroup's response for one member."""
     return {
         "member_id": caller.member_id,
         "group_instance_id": caller.instance_id,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def slots_in(partitions: Iterable[TopicPartition], topics: TopicsImage) -> frozenset[Slot]:
-    """Partitions by the ids of their topics, those of topics that exist."""
+    """Return partitions by the ids of their topics, for topics that exist."""
     return frozenset(
         (topic.topic_id, number)
         for name, number in partitions
@@ -47,7 +47,7 @@ def slots_in(partitions: Iterable[TopicPartition], topics: TopicsImage) -> froze
 
 
 def partitions_of(slots: Iterable[Slot], topics: TopicsImage) -> frozenset[TopicPartition]:
-    """Partitions by the names of their topics, those of topics that exist."""
+    """Return partitions by the names of their topics, for topics that exist."""
     return frozenset(
         TopicPartition(topic.name, number)
         for topic_id, number in slots
@@ -59,8 +59,8 @@ def partitions_of(slots: Iterable[Slot], topics: TopicsImage) -> frozenset[Topic
 
 
 def upgraded(group: Group, topics: TopicsImage) -> list[KeyValue]:
-    """The records with which a classic group is one of KIP-848, with the same members, who have
-    what they were assigned. ValueError if that cannot be.
+    """Return the records that turn a classic group into one of KIP-848, with the same members and
+    assignments. ValueError if that cannot be.
 
     What a member said it owned and was not assigned it may hold still, having not heard of the
     assignment: it is to let go of that first.
@@ -134,7 +134,7 @@ def _records(group: Group, members: list[ConsumerMember]) -> list[KeyValue]:
 
 
 def downgraded(group: ConsumerGroup, topics: TopicsImage, wall_ms: int) -> Group | None:
-    """The classic group of the members that are left, if they have a protocol in common.
+    """Return the classic group of the members that are left, if they have a protocol in common.
 
     Their assignments are what they have: they go on with that until they have joined.
 

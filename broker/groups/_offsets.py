@@ -59,7 +59,7 @@ class GroupOffsets:
         invariant(max(places, default=0) <= self._replayed, "a place is one that was replayed")
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-        """Takes a record of the log; ValueError if it is none of an offset."""
+        """Take a record of the log; ValueError if it is none of an offset."""
         owner = group, partition = owner_of(key)
         if value is not None:
             check_offset(value)
@@ -79,7 +79,7 @@ class GroupOffsets:
             offsets[partition] = value
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
-        """Takes the offsets of a transaction, unless others were written after them."""
+        """Take the offsets of a transaction, unless others were written after them."""
         pending = self._pending.pop(producer_id, {})
         for owner, (place, value) in pending.items() if commit else ():
             if place >= self._places.get(owner, 0):
@@ -90,7 +90,7 @@ class GroupOffsets:
             self._places.clear()
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether an open transaction writes this offset."""
+        """Return whether an open transaction writes this offset."""
         owner = group_id, partition
         return any(owner in one for one in self._pending.values())
 
@@ -101,17 +101,17 @@ class GroupOffsets:
             self._groups.pop(group, None)
 
     def group_ids(self) -> list[str]:
-        """The groups that have offsets."""
+        """Return the groups that have offsets."""
         return list(self._groups)
 
     def partitions(self, group_id: str) -> Collection[TopicPartition]:
-        """Those in which the group has an offset."""
+        """Return the partitions in which the group has an offset."""
         return self._groups.get(group_id, {}).keys()
 
     def of(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """What the group has committed in these partitions."""
+        """Return the group's committed offsets in these partitions."""
         values = self._groups.get(group_id, {})
         found = ((one, values.get(one)) for one in partitions)
         return {one: None if value is None else offset_of(value) for one, value in found}
@@ -122,7 +122,7 @@ class GroupOffsets:
         offsets: Committed,
         producer: tuple[int, int] = NOBODY,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Writes the offsets whose metadata is not too large; each one's error."""
+        """Write the offsets whose metadata is not too large; return each one's error."""
         errors, records = self._records(group_id, offsets)
         try:
             if records:
@@ -137,7 +137,7 @@ class GroupOffsets:
     def commit_together(
         self, commits: Sequence[tuple[str, Committed]]
     ) -> list[dict[TopicPartition, ErrorCode] | KafkaError]:
-        """Writes the offsets of several groups as one batch, or each one's if that is too large;
+        """Write the offsets of several groups as one batch, or each one's if that is too large;
         what `commit` says of each.
         """
         made = [self._records(*one) for one in commits]
@@ -176,7 +176,7 @@ class GroupOffsets:
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition], last: Sequence[KeyValue] = ()
     ) -> None:
-        """Writes tombstones, and then what comes last."""
+        """Write tombstones, and then what comes last."""
         known = self.partitions(group_id)
         keys = [OffsetKey(group_id, *one) for one in partitions if one in known]
         records = [*(offset_record(key, None) for key in keys), *last]

@@ -165,7 +165,7 @@ class CommittedOffset(NamedTuple):
 
 
 def key_of(data: bytes) -> OffsetKey | GroupKey | ConsumerKey | None:
-    """What a record is about; None for kinds that are not known here. ValueError if malformed."""
+    """Return the subject of a record; None for unknown kinds. ValueError if malformed."""
     version = version_of(data)
     if version in _OFFSET_KEYS:
         return offset_key_of(data)
@@ -175,7 +175,7 @@ def key_of(data: bytes) -> OffsetKey | GroupKey | ConsumerKey | None:
 
 
 def offset_key_of(data: bytes) -> OffsetKey:
-    """Whose offset it is; ValueError if malformed."""
+    """Return whose offset it is; ValueError if malformed."""
     group, partition = owner_of(data)
     return OffsetKey(group, *partition)
 
@@ -203,7 +203,7 @@ def _partition_of(data: bytes) -> TopicPartition:
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> KeyValue:
-    """The record of a committed offset; a tombstone without one. By hand: clients commit often."""
+    """Return the record of a committed offset; a tombstone without one. Written by hand: hot."""
     encoded = _group_part(key.group) + _partition_part(key.topic, key.partition)
     return KeyValue(encoded, None if committed is None else _value_of(committed))
 
@@ -253,7 +253,7 @@ def check_offset(value: bytes) -> None:
 
 
 def offset_of(value: bytes) -> CommittedOffset:
-    """The offset of a record's value; ValueError if it is none."""
+    """Return the offset of a record's value; ValueError if it is none."""
     # By hand, as the key.
     size = len(value)
     if size == _PLAIN_VALUE.size:
@@ -279,6 +279,6 @@ def offset_of(value: bytes) -> CommittedOffset:
 
 
 def group_record(group_id: str, fields: GroupValue | None) -> KeyValue:
-    """The record of a group; a tombstone without fields."""
+    """Return the record of a group; a tombstone without fields."""
     value = None if fields is None else GROUP_VALUE.encode(fields)
     return KeyValue(GROUP_KEY.encode({"group": group_id}), value)

@@ -106,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the event loop calls --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Joins the broker's connections, or closes when there are too many or the broker stops."""
+        """Join the broker's connections, or closes when there are too many or the broker stops."""
         self._transport = cast("asyncio.Transport", transport)
         self._outbox = Outbox(self._transport, self._make_sender)
         peer = transport.get_extra_info("peername")
@@ -118,35 +118,35 @@ class Connection(asyncio.BufferedProtocol):
         self._watch_idleness()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the room for the next bytes."""
         del sizehint
         return self._frames.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Starts the requests that are now whole."""
+        """Start the requests that are now whole."""
         self.active_at = self._loop.time()
         self._frames.received(nbytes)
         self.advance()
 
     def pause_writing(self) -> None:
-        """The client does not read: no further request starts."""
+        """Start no further request: the client does not read."""
         if self._outbox is not None:
             self._outbox.is_writable = False
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Go on: the client reads again."""
         if self._outbox is not None:
             self._outbox.is_writable = True
             self._send()
             self.advance()
 
     def eof_received(self) -> bool:
-        """Nothing more comes; the connection stays until what was answered has left."""
+        """Keep the connection until every answer has left; the client sends nothing more."""
         self._ending = self._outbox is not None and self._outbox.size > 0
         return self._ending
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets what was unanswered. What it did to the logs stands."""
+        """Forget the unanswered requests. Their appends stand."""
         if self._transport is not None and self._frames.partial:
             self._log.warning("connection_closed", reason="it ended within a request")
         self._transport = None
@@ -164,12 +164,12 @@ class Connection(asyncio.BufferedProtocol):
     # --- requests -------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Starts every request that may start, sends every answer that may leave."""
+        """Start every request that may start, sends every answer that may leave."""
         self._attempt(self._start_requests)
         self._send()
 
     def close(self) -> None:
-        """Ends the connection for a reason of the broker's own."""
+        """End the connection for a reason of the broker's own."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -284,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def hang_up(self, reason: str) -> None:
-        """Closes with one line in the log; what was answered still leaves."""
+        """Close with one line in the log; what was answered still leaves."""
         if self._transport is None or self._transport.is_closing() or self._ending:
             return
         self._log.warning("connection_closed", reason=reason)
@@ -312,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def client_host(peer: object) -> str:
-    """As Java writes an address without a name: /127.0.0.1, /0:0:0:0:0:0:0:1."""
+    """Return the address as Java writes it without a name: /127.0.0.1, /0:0:0:0:0:0:0:1."""
     host = str(peer[0]) if isinstance(peer, tuple) else str(peer)
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -364,7 +364,7 @@ class Listeners:
         return [self._endpoint(listener) for listener in self._config.advertised]
 
     def close(self) -> None:
-        """Accepts no more and closes every connection."""
+        """Accept no more and closes every connection."""
         for server in self._servers.values():
             server.close()
         self._limits.close_all()

@@ -15,7 +15,7 @@ class Limited(Protocol):
 
     @property
     def active_at(self) -> float:
-        """When bytes came or went last, in seconds of the event loop's clock."""
+        """Time of the last bytes in or out, in seconds of the event loop's clock."""
 
     def advance(self) -> None:
         """Start the requests that may start now."""
@@ -46,7 +46,7 @@ class ConnectionLimits:
         """Each connection to whether its listener is protected."""
 
     def admit(self, connection: Limited, listener: str) -> str | None:
-        """Counts a new connection of a listener in; else says why not.
+        """Count a new connection of a listener in, or return the reason to refuse it.
 
         Brokers always get in by a listener of their own (KIP-402): the connection of another
         listener goes for theirs that has been quiet for longest.
@@ -70,11 +70,11 @@ class ConnectionLimits:
             quietest.hang_up("max.connections is reached, and another broker connects")
 
     def forget(self, connection: Limited) -> None:
-        """Counts a closed connection out."""
+        """Count a closed connection out."""
         self._connections.pop(connection, None)
 
     def begin(self) -> None:
-        """Lets the requests go ahead, also those that came before."""
+        """Let the requests go ahead, also those that came before."""
         if self.open:
             return
         self.open = True
@@ -82,7 +82,7 @@ class ConnectionLimits:
             connection.advance()
 
     def close_all(self) -> None:
-        """Closes every connection, and those that are still made."""
+        """Close every connection, and those that are still made."""
         self.open, self._closed = False, True
         for connection in list(self._connections):
             connection.close()

@@ -41,7 +41,7 @@ class Outbox:
         self._holds_files = False
 
     def put(self, pieces: Iterable[Piece]) -> None:
-        """Adds pieces, which `send` sends."""
+        """Add pieces, which `send` sends."""
         for piece in pieces:
             if len(piece):
                 self._pieces.append(piece)
@@ -49,7 +49,7 @@ class Outbox:
                 self._holds_files |= not isinstance(piece, _BUFFERS)
 
     def send(self) -> None:
-        """Sends what can be sent now. OSError if the connection or a file fails."""
+        """Send what can be sent now. OSError if the connection or a file fails."""
         if not self._holds_files:
             self._send_buffers()
             return
@@ -65,7 +65,7 @@ class Outbox:
                 self._write_some()
 
     def close(self) -> None:
-        """Forgets what was not sent: the connection is lost."""
+        """Forget the unsent pieces: the connection is lost."""
         self._pieces.clear()
         self.size = 0
         self._make_sender = None

@@ -58,7 +58,7 @@ class BrokerQueues:
         self._queues: dict[int, _Queue] = {}
 
     def ask(self, broker_id: int, what: Any) -> asyncio.Future[Any]:
-        """The broker's answer. KafkaError: what refuses all, NETWORK_EXCEPTION,
+        """Return the broker's answer. KafkaError: what refuses all, NETWORK_EXCEPTION,
         REQUEST_TIMED_OUT, or COORDINATOR_NOT_AVAILABLE if too much waits.
         """
         queue = self._queues.get(broker_id)

@@ -64,11 +64,11 @@ class MarkerSender:
         self._queues = BrokerQueues(_FORM, config, image, fail)
 
     def send(self, shard: Shard, command: WriteMarkers) -> None:
-        """Begins to send; the shard gets MarkersWritten when every partition has its marker."""
+        """Begin to send; the shard gets MarkersWritten when every partition has its marker."""
         self._background.start(self._bring(shard, command))
 
     async def stop(self) -> None:
-        """Lets go of everything."""
+        """Release everything."""
         await self._background.stop()
         await self._queues.stop()
 
@@ -200,12 +200,12 @@ class TransactionCoordinator:
         self.shards.on_command = self._sender.send
 
     def publish(self, image: MetadataImage) -> None:
-        """Takes up what this broker leads now. After the ReplicaManager has."""
+        """Take up the partitions that this broker leads now, after the ReplicaManager has."""
         self._image = image
         self.shards.publish(image)
 
     async def stop(self) -> None:
-        """Lets go of every partition, and of markers that are on their way."""
+        """Release every partition, and the markers on their way."""
         await self.shards.stop()
         await self._sender.stop()
 
@@ -215,14 +215,16 @@ class TransactionCoordinator:
         return self.shards.ask(request.transactional_id, request)
 
     def core_of(self, transactional_id: str) -> TransactionCore:
-        """For reading only; KafkaError as of `ask`, also if another broker holds the id."""
+        """Return the core of the id, to be read only; KafkaError as of `ask`, also if another
+        broker holds it.
+        """
         _check_name(transactional_id)
         core = self.shards.shard_of(transactional_id).look()
         assert isinstance(core, TransactionCore)
         return core
 
     def cores(self) -> list[TransactionCore]:
-        """All that are loaded here; KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one is not."""
+        """Return all cores led here; KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one loads."""
         found = [shard.look() for shard in self.shards.shards()]
         return [core for core in found if isinstance(core, TransactionCore)]
 

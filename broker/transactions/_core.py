@@ -63,7 +63,7 @@ class InitProducer:
     """An id that nobody has, if the coordinator needs one: see `TransactionCore.needs_id`."""
 
     def with_id(self, producer_id: int) -> InitProducer:
-        """The same with a fresh id."""
+        """Return the request with a fresh id."""
         return replace(self, fresh_id=producer_id)
 
 
@@ -105,7 +105,7 @@ class EndTransaction:
     """As in `InitProducer`."""
 
     def with_id(self, producer_id: int) -> EndTransaction:
-        """The same with a fresh id."""
+        """Return the request with a fresh id."""
         return replace(self, fresh_id=producer_id)
 
 
@@ -183,7 +183,7 @@ class TransactionCore:
         return self._known
 
     def needs_id(self, request: Request) -> bool:
-        """Whether the request must bring a producer id that nobody has."""
+        """Return whether the request must bring an unused producer id."""
         found = self._known.get(request.transactional_id)
         if isinstance(request, InitProducer):
             return found is None or found.is_exhausted
@@ -214,7 +214,7 @@ class TransactionCore:
         """See `core.Core`."""
 
     def loaded(self, now: Now) -> list[Effect]:
-        """Asks for the markers of all that was decided and may not have them."""
+        """Ask for the markers of all decided transactions that may lack them."""
         self._timers.set(_ABORTS, now.ms + self._settings.abort_interval_ms)
         self._timers.set(_EXPIRY, now.ms + self._settings.expiration_interval_ms)
         self._steps.begin("resume", self._upkeep.resume(), now.ms)
@@ -251,7 +251,7 @@ class TransactionCore:
         return min(due_ms, first.until_ms)
 
     def tick(self, now: Now) -> list[Effect]:
-        """Aborts what takes too long, forgets ids that nobody uses."""
+        """Abort transactions that take too long, and forget unused ids."""
         self._now = now
         self._effects += self._out_of_patience(now)
         for key in self._timers.due(now.ms):
@@ -558,7 +558,7 @@ class TransactionUpkeep:
         self._abort = abort
 
     def resume(self) -> Iterator[None]:
-        """Asks for the markers of all that was decided under another coordinator.
+        """Ask for the markers of all that was decided under another coordinator.
 
         Until then such a transaction stays as it is: what comes after it waits for its markers.
         """
@@ -568,7 +568,7 @@ class TransactionUpkeep:
                 yield
 
     def abort_late(self, wall_ms: int) -> Iterator[None]:
-        """Aborts what takes too long. If the log takes nothing now the next round tries again."""
+        """Abort what takes too long. If the log takes nothing now the next round tries again."""
         left = STEP_ITEMS
         for name in list(self._ids.ongoing):
             left -= 1

@@ -30,7 +30,7 @@ class TransactionIds:
         invariant(self.prepared.keys() == prepared, "what is decided is found for its markers")
 
     def replay(self, key: bytes, value: bytes | None) -> str:
-        """Takes a record, and returns whose it is; ValueError if it cannot be understood."""
+        """Take a record, and return its id; ValueError if it cannot be understood."""
         name, found = transaction_records.read(key, value)
         self.ongoing.pop(name, None)
         self.prepared.pop(name, None)

@@ -81,7 +81,7 @@ class TransactionValue(TypedDict):
 
 
 def written(transactional_id: str, transaction: Transaction | None) -> KeyValue:
-    """The record of what a transactional id has come to; a tombstone when it is forgotten."""
+    """Return the record of a transactional id's state; a tombstone when it is forgotten."""
     key = KEY.encode({"transactional_id": transactional_id})
     return KeyValue(key, None if transaction is None else VALUE.encode(_message(transaction)))
 
@@ -107,7 +107,7 @@ def _message(transaction: Transaction) -> TransactionValue:
 
 
 def read(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
-    """The transactional id and what it has come to; ValueError if that cannot be understood."""
+    """Return a transactional id and its state; ValueError if the record cannot be understood."""
     transactional_id: str = KEY.decode(key)["transactional_id"]
     if value is None:
         return transactional_id, None

@@ -40,17 +40,17 @@ class TransactionState(enum.IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is decided and markers are on their way."""
+        """True if the outcome is decided and markers are on their way."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every partition of the last transaction has its marker."""
+        """True if every partition of the last transaction has its marker."""
         return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
     @property
     def is_commit(self) -> bool:
-        """Whether the outcome is, or is to be, a commit."""
+        """True if the outcome is, or is to be, a commit."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
 
@@ -103,12 +103,12 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the next epoch is kept for fencing."""
+        """True if the next epoch is kept for fencing."""
         return self.producer_epoch >= EPOCH_MAX - 1
 
     @property
     def ends_ms(self) -> int:
-        """When an ongoing transaction has taken too long."""
+        """Time at which an ongoing transaction has taken too long."""
         return self.started_ms + self.timeout_ms
 
     @property
@@ -119,11 +119,11 @@ class Transaction:
         return self.producer_id, self.producer_epoch
 
     def goes_on_as(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer may go on so as soon as every partition has its marker."""
+        """Return whether the producer may go on so as soon as every partition has its marker."""
         return self.state.is_prepared and self.next_producer == (producer_id, producer_epoch)
 
     def has_ended_for(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the transaction of this id and epoch is the one that is complete, and its
+        """Return whether the transaction of this id and epoch is the one that is complete, and its
         producer goes on with the next epoch (KIP-890).
 
         So a request of version 2 that is sent again is distinguished from the next one. A
@@ -137,12 +137,12 @@ class Transaction:
         return self.follows(producer_id, producer_epoch)
 
     def follows(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether its id came when the epochs of this one were used up."""
+        """Return whether its id came when the epochs of this one were used up."""
         moved = producer_id == self.previous_producer_id and self.producer_epoch == 0
         return moved and producer_id != NO_ID and producer_epoch == EPOCH_MAX - 1
 
     def renewed(self, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """The producer starts again, with the next epoch or another id."""
+        """Return the state of a producer that starts again, with the next epoch or another id."""
         same = producer_id == self.producer_id
         return Transaction(
             producer_id=producer_id,
@@ -155,7 +155,7 @@ class Transaction:
         )
 
     def joined(self, partitions: frozenset[TopicPartition], now_ms: int) -> Transaction:
-        """These partitions belong to the transaction too, which this may begin."""
+        """Return the transaction with these partitions added; it may begin so."""
         is_open = self.state is TransactionState.ONGOING
         return replace(
             self,
@@ -168,8 +168,8 @@ class Transaction:
     def decided(
         self, *, commit: bool, now_ms: int, bump: bool, client_version: int, next_id: int = NO_ID
     ) -> Transaction:
-        """The outcome; with `bump` its markers bear the next epoch, which fences the producer, or
-        is that of its next transaction.
+        """Return the outcome; with `bump` its markers bear the next epoch, which fences the
+        producer, or is that of its next transaction.
         """
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         is_open = self.state is TransactionState.ONGOING
@@ -185,7 +185,7 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """Every partition has its marker."""
+        """Return the state when every partition has its marker."""
         commit = self.state is TransactionState.PREPARE_COMMIT
         producer_id, producer_epoch = self.next_producer
         moved = producer_id != self.producer_id

@@ -70,11 +70,11 @@ class TransactionVerifier:
         self._queues = BrokerQueues(_FORM, config, image, fail)
 
     async def stop(self) -> None:
-        """Lets go of everything."""
+        """Release everything."""
         await self._queues.stop()
 
     def begin(self, partition: TopicPartition, sender: Sender, *, adds: bool) -> Check | None:
-        """What must be asked before the sender's batch is appended; None if nothing.
+        """Return what must be asked before the sender's batch is appended; None if nothing.
 
         `adds`: the producer is of transaction version 2. Others are asked about only with
         `transaction.partition.verification.enable`.

@@ -80,7 +80,7 @@ class Subscription(NamedTuple):
 
 
 def subscription_of(metadata: bytes) -> Subscription:
-    """The subscription in a member's metadata; ValueError if there is none."""
+    """Return the subscription in a member's metadata; ValueError if there is none."""
     fields = _SUBSCRIPTION.decode(_known(metadata))
     return Subscription(
         tuple(sorted(set(fields["topics"]))),
@@ -90,7 +90,7 @@ def subscription_of(metadata: bytes) -> Subscription:
 
 
 def subscription(topics: Iterable[str], owned: Iterable[TopicPartition] = ()) -> bytes:
-    """The metadata of a member that reads these topics."""
+    """Return the metadata of a member that reads these topics."""
     owned_partitions = _by_topic(owned)
     return _SUBSCRIPTION.encode(
         {"topics": sorted(topics), "user_data": None, "owned_partitions": owned_partitions}
@@ -98,14 +98,16 @@ def subscription(topics: Iterable[str], owned: Iterable[TopicPartition] = ()) ->
 
 
 def assignment_of(data: bytes) -> frozenset[TopicPartition]:
-    """The partitions of a member's assignment, none of an empty one; ValueError if malformed."""
+    """Return the partitions of a member's assignment, none of an empty one; ValueError if
+    malformed.
+    """
     if not data:
         return frozenset()
     return _partitions(_ASSIGNMENT.decode(_known(data))["assigned_partitions"])
 
 
 def assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """The assignment with these partitions, in a version that every client reads."""
+    """Return the assignment with these partitions, in a version that every client reads."""
     return _ASSIGNMENT.encode({"assigned_partitions": _by_topic(partitions), "user_data": b""})
 
 

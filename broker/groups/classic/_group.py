@@ -57,15 +57,15 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place under an instance id (KIP-345)."""
+        """True if the member keeps its place under an instance id (KIP-345)."""
         return self.instance_id is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says of itself under this protocol."""
+        """Return the member's metadata under this protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The protocol that it likes best of those all members know."""
+        """Return the member's first protocol of those that all members know."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -124,28 +124,28 @@ class Group:
             invariant(syncs, "a sync is answered with the assignment")
 
     def is_in(self, *states: State) -> bool:
-        """Whether it is in one of these states."""
+        """Return whether the group is in one of these states."""
         return self.state in states
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to join or to sync."""
+        """Time within which members must join or sync."""
         return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is waited for."""
+        """True if no member is waited for."""
         waiting = all(one.joining is not None for one in self.members.values())
         return waiting and not self.pending
 
     def is_current(self, member: Member, generation: int) -> bool:
-        """Whether the generation that a member names is that in which it is."""
+        """Return whether the generation that a member names is the present one."""
         if member.epochs is not None:
             return generation in member.epochs
         return generation == self.generation
 
     def add(self, member: Member) -> None:
-        """Takes a member in."""
+        """Take a member in."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.statics[member.instance_id] = member.member_id
@@ -164,7 +164,7 @@ class Group:
         return member
 
     def elect_joined(self) -> bool:
-        """Makes one that has joined the leader, unless the leader has; False if nobody has."""
+        """Make a member that has joined the leader, unless the leader has; False if none has."""
         leader = self.members.get(self.leader or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -175,7 +175,7 @@ class Group:
         return found is not None
 
     def candidates(self, *, without: str | None = None) -> set[str]:
-        """The protocols that all members know, but for one."""
+        """Return the protocols that all members know, but for one."""
         known = [
             {name for name, _ in one.protocols}
             for one in self.members.values()
@@ -184,7 +184,7 @@ class Group:
         return set.intersection(*known) if known else set()
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether one with these protocols can be a member."""
+        """Return whether a caller with these protocols can be a member."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -193,13 +193,13 @@ class Group:
         return protocol_type == self.protocol_type and bool(self.candidates() & names)
 
     def selected_protocol(self) -> str:
-        """The protocol with most votes; of several the one first voted for."""
+        """Return the protocol with most votes; of several the one first voted for."""
         candidates = self.candidates()
         votes = Counter(one.vote(candidates) for one in self.members.values())
         return max(votes, key=lambda name: votes[name])
 
     def subscribed_topics(self) -> set[str] | None:
-        """What members of a consumer group read; None if that cannot be said."""
+        """Return the topics that members of a consumer group read; None if unknown."""
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol is None:
             return None
         topics: set[str] = set()
@@ -211,8 +211,8 @@ class Group:
         return topics
 
     def offsets_kept(self) -> tuple[set[str] | None, int]:
-        """The topics whose offsets are in use, None: all; and since when the group is without
-        members, -1 if it never had any.
+        """Return the topics whose offsets are in use (None: all), and since when the group is
+        without members (-1: it never had any).
         """
         if self.is_in(State.PREPARING, State.COMPLETING):
             return None, -1
@@ -232,7 +232,7 @@ class Group:
         ]
 
     def record(self, wall_ms: int, assignments: dict[str, bytes]) -> GroupValue:
-        """The fields of its record, with assignments by member id."""
+        """Return the fields of its record, with assignments by member id."""
         return {
             "protocol_type": self.protocol_type or "",
             "generation": self.generation,
@@ -256,8 +256,8 @@ class Group:
 
     @classmethod
     def of_record(cls, group_id: str, fields: GroupValue) -> Group:
-        """The group as it was when the record was written: its generation goes on. ValueError if
-        the record contradicts itself.
+        """Return the group as it was when the record was written: its generation goes on.
+        ValueError if the record contradicts itself.
 
         Without a leader nobody has assigned its partitions: it was of KIP-848 a moment before, and
         its members are to join.

@@ -37,7 +37,7 @@ class GroupLimits(Protocol):
 
     @property
     def group_initial_rebalance_delay_ms(self) -> int:
-        """How long the first member waits for others."""
+        """Time for which the first member waits for others."""
 
     @property
     def group_min_session_timeout_ms(self) -> int:
@@ -507,7 +507,7 @@ class Rebalancer:
         self._prepare(group)
 
     def watch(self, group: Group) -> None:
-        """Members are given the time of a session to be heard of, but for who was already."""
+        """Give members the time of a session to report, except those that already did."""
         for member in group.members.values():
             if _session(group, member.member_id) not in self._timers:
                 self.touch(group, member)
@@ -528,7 +528,7 @@ class Rebalancer:
     # --- time -----------------------------------------------------------------------------------
 
     def due(self, what: str, group_id: str, member_id: str = "") -> None:
-        """A deadline has come."""
+        """Act on a deadline that has come."""
         group = self._groups.get(group_id)
         if group is None:
             return
@@ -559,7 +559,7 @@ class Rebalancer:
     # --- who it is ------------------------------------------------------------------------------
 
     def member(self, group: Group, caller: Caller) -> Member:
-        """The member that the caller is: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return the calling member: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         member_id = caller.member_id
         if caller.instance_id is not None:
             known = group.statics.get(caller.instance_id)

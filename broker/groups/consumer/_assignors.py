@@ -33,7 +33,7 @@ def assign_range(
     counts: Mapping[UUID, int],
     current: Mapping[str, frozenset[Slot]],
 ) -> Assignment:
-    """Of each topic every subscriber gets a run of partitions, the first ones get one more.
+    """Give each subscriber of a topic a run of partitions; the first ones get one more.
 
     Members come in the order of their instance ids, then of member ids; so those who read the same
     topics get the same numbers of each.

@@ -71,7 +71,7 @@ class ConsumerGroupSettings(Protocol):
 
     @property
     def group_consumer_session_timeout_ms(self) -> int:
-        """How long a member may be silent, unless its group says otherwise."""
+        """Time for which a member may be silent, unless its group sets another."""
 
     @property
     def group_consumer_max_size(self) -> int:
@@ -93,7 +93,7 @@ class Step:
 
     @property
     def takes_place(self) -> bool:
-        """Whether a static member is back under another member id."""
+        """True if a static member is back under another member id."""
         return self.before is not None and self.before.member_id != self.member.member_id
 
 
@@ -117,7 +117,7 @@ class ConsumerGroups:
     # --- records --------------------------------------------------------------------------------
 
     def replay(self, key: ConsumerKey, value: bytes | None) -> None:
-        """Takes a record of the log."""
+        """Take a record of the log."""
         if key.kind is Kind.PARTITIONS:
             return
         group = self.groups.get(key.group)
@@ -131,7 +131,7 @@ class ConsumerGroups:
             group.replay(key, value)
 
     def watch(self, group: ConsumerGroup, now: Now) -> None:
-        """Members are given the time of a session to be heard of, but for who was already."""
+        """Give members the time of a session to report, except those that already did."""
         for member in group.members.values():
             self._watch_revocation(group, member, now)
             if (SESSION, group.group_id, member.member_id) in self._timers:
@@ -164,8 +164,8 @@ class ConsumerGroups:
         before: Sequence[KeyValue] = (),
         draft: ConsumerGroup | None = None,
     ) -> wire.ConsumerGroupHeartbeatResponse:
-        """The response. `before` is written with a group that is made, in front of its records,
-        and is what the draft of that group consists of.
+        """Return the response. `before` is written with a group that is made, in front of its
+        records, and is what the draft of that group consists of.
         """
         check(request)
         self._check_subscription(request)
@@ -295,7 +295,7 @@ class ConsumerGroups:
         _looked_at(self.groups[group_id], topics, now)
 
     def look_at(self, group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
-        """Raises the group's epoch if topics that it reads have come, gone or grown."""
+        """Raise the group's epoch if topics that it reads have come, gone or grown."""
         if group.known_topics is not topics:
             members = list(group.members.values())
             records = _of_topics(group, members, topics, now, changed=False)
@@ -408,7 +408,7 @@ class ConsumerGroups:
         self.let_go(group.group_id, [member.member_id])
 
     def due(self, what: str, group_id: str, member_id: str, now: Now) -> None:
-        """A timer of a member is due: its session, its revocation, or its turn to join again.
+        """Act on a member's timer: its session, its revocation, or its turn to join again.
 
         The member is removed. If the log refuses that, it is tried again a moment later.
         """
@@ -428,7 +428,7 @@ class ConsumerGroups:
     def touch(
         self, group: ConsumerGroup, member: ConsumerMember, session_timeout_ms: int, now: Now
     ) -> None:
-        """The member was heard of."""
+        """Note that the member has reported, so its session goes on."""
         self._timers.set((SESSION, group.group_id, member.member_id), now.ms + session_timeout_ms)
 
     # --- offsets --------------------------------------------------------------------------------
@@ -470,7 +470,7 @@ class ConsumerGroups:
     # --- administration -------------------------------------------------------------------------
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
-        """The records with which a group goes."""
+        """Return the records that remove a group."""
         return group_tombstones(self.groups[group_id])
 
     def describe(
@@ -615,8 +615,8 @@ def _wrong_of_member(request: ConsumerHeartbeat) -> str | None:
 
 
 def updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
-    """The member with what the request says; what it leaves out is as it was. Of the consumer
-    protocol it is from now on.
+    """Return the member with what the request says; what it leaves out is as it was. Of the
+    consumer protocol it is from now on.
     """
     return replace(
         member,
@@ -650,7 +650,7 @@ def owned_slots(request: ConsumerHeartbeat) -> frozenset[Slot] | None:
 
 
 def is_full(request: ConsumerHeartbeat) -> bool:
-    """Whether the request has every field: the member has not got the last response."""
+    """Return whether the request has every field: the member has not got the last response."""
     names = request.topic_names is not None or request.topic_regex is not None
     return names and request.rebalance_timeout_ms >= 0 and request.owned is not None
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def taken_over(held: ConsumerMember, member_id: str) -> ConsumerMember:
-    """The place of a static member for the member id under which it is back, with nothing."""
+    """Return the place of a static member under its new member id, with nothing assigned."""
     return replace(
         held,
         member_id=member_id,
@@ -26,7 +26,7 @@ def taken_over(held: ConsumerMember, member_id: str) -> ConsumerMember:
 
 
 def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member that a request is of: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Return the member of a request: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if instance_id is not None:
         known = group.statics.get(instance_id)
         if known is None:
@@ -53,11 +53,11 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[Slot] | Non
 
 
 def unknown_member(member_id: str, group_id: str) -> KafkaError:
-    """The error."""
+    """Return the error for an unknown member."""
     text = f"Member {member_id:.100} is not a member of group {group_id}."
     return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 
 def no_group(group_id: str) -> KafkaError:
-    """The error."""
+    """Return the error for an unknown group."""
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")

@@ -102,12 +102,12 @@ class ConsumerMember:
 
     @property
     def holds(self) -> frozenset[Slot]:
-        """What nobody else may be given."""
+        """Partitions that no other member may be given."""
         return self.assigned | self.revoking
 
     @property
     def subscription(self) -> tuple[tuple[str, ...], str | None]:
-        """What it reads."""
+        """Topics that the member reads."""
         return (self.topic_names, self.topic_regex)
 
 
@@ -182,7 +182,7 @@ class ConsumerGroup:
     # --- records --------------------------------------------------------------------------------
 
     def replay(self, key: ConsumerKey, value: bytes | None) -> None:
-        """Takes a record of the log; ValueError if it cannot be understood."""
+        """Take a record of the log; ValueError if it cannot be understood."""
         fields = None if value is None else value_of(key.kind, value)
         match key.kind:
             case Kind.GROUP if fields is not None:
@@ -277,7 +277,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> State:
-        """Where it stands."""
+        """State of the group."""
         if not self.members:
             return State.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -290,29 +290,29 @@ class ConsumerGroup:
         return member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
 
     def topics_of(self, member: ConsumerMember) -> Iterator[str]:
-        """The names of the topics that a member reads; there may be none of a name."""
+        """Return the names of the topics that a member reads; some may not exist."""
         yield from member.topic_names
         resolved = self.regexes.get(member.topic_regex or "")
         if resolved is not None:
             yield from resolved.topics
 
     def all_are_classic(self) -> bool:
-        """Whether it has members, and none of the consumer protocol."""
+        """Return whether the group has members, and none of the consumer protocol."""
         return bool(self.members) and all(one.classic for one in self.members.values())
 
     def subscribed_topics(self) -> set[str]:
-        """What members read."""
+        """Return the topics that members read."""
         return {name for one in self.members.values() for name in self.topics_of(one)}
 
     def offsets_kept(self) -> tuple[set[str] | None, int]:
-        """The topics whose offsets are in use; and when the group became empty, which is not
+        """Return the topics whose offsets are in use, and when the group became empty. That is not
         known: offsets are as old as their commits.
         """
         return self.subscribed_topics(), -1
 
 
 def hash_of(names: Iterable[str], topics: TopicsImage) -> int:
-    """A number that changes when these topics do; 0 if there is none of them."""
+    """Return a number that changes when these topics do; 0 if none of them exists."""
     digest = hashlib.blake2b(digest_size=8)
     found = False
     for name in sorted(set(names)):
@@ -345,13 +345,13 @@ def _classic_fields(member: ClassicMember | None) -> ClassicMemberValue | None:
 
 
 def group_record(group: ConsumerGroup, epoch: int, metadata_hash: int) -> KeyValue:
-    """The group's epoch."""
+    """Return the record of the group's epoch."""
     fields: GroupEpochValue = {"epoch": epoch, "metadata_hash": metadata_hash}
     return record(ConsumerKey(Kind.GROUP, group.group_id), fields)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> KeyValue:
-    """What a member says of itself."""
+    """Return the record of a member's own statements."""
     fields: MemberValue = {
         "instance_id": member.instance_id,
         "rack_id": member.rack_id,
@@ -367,7 +367,7 @@ def member_record(group_id: str, member: ConsumerMember) -> KeyValue:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> KeyValue:
-    """What a member has."""
+    """Return the record of a member's current assignment."""
     fields: CurrentValue = {
         "member_epoch": member.epoch,
         "previous_member_epoch": member.previous_epoch,
@@ -379,19 +379,19 @@ def current_record(group_id: str, member: ConsumerMember) -> KeyValue:
 
 
 def target_record(group_id: str, member_id: str, target: frozenset[Slot]) -> KeyValue:
-    """What a member shall have."""
+    """Return the record of a member's target assignment."""
     fields: MemberTargetValue = {"topic_partitions": topic_partitions(target)}
     return record(ConsumerKey(Kind.TARGET_OF_MEMBER, group_id, member_id), fields)
 
 
 def assignment_record(group_id: str, epoch: int) -> KeyValue:
-    """That all targets of this group epoch are written."""
+    """Return the record that all targets of this group epoch are written."""
     fields: TargetEpochValue = {"assignment_epoch": epoch}
     return record(ConsumerKey(Kind.TARGET, group_id), fields)
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> KeyValue:
-    """What a regular expression stands for; a tombstone when nobody uses it."""
+    """Return the record of a regular expression's topics; a tombstone when it is no longer used."""
     fields: RegexValue | None = None
     if resolved is not None:
         fields = {
@@ -403,13 +403,13 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> K
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:
-    """A member is gone."""
+    """Return the records that remove a member."""
     kinds = (Kind.CURRENT, Kind.TARGET_OF_MEMBER, Kind.MEMBER)
     return [record(ConsumerKey(kind, group_id, member_id), None) for kind in kinds]
 
 
 def group_tombstones(group: ConsumerGroup) -> list[KeyValue]:
-    """A group is gone, and its members."""
+    """Return the records that remove a group and its members."""
     members = [one for name in group.members for one in member_tombstones(group.group_id, name)]
     regexes = [regex_record(group.group_id, one, None) for one in sorted(group.regexes)]
     kinds = (Kind.TARGET, Kind.GROUP)
@@ -421,7 +421,7 @@ def group_tombstones(group: ConsumerGroup) -> list[KeyValue]:
 
 
 def partitions_of(topic_ids: Iterable[UUID], topics: TopicsImage) -> dict[UUID, int]:
-    """How many partitions these topics have."""
+    """Return the numbers of partitions of these topics."""
     found = {one: topics.by_id(one) for one in topic_ids}
     return {one: len(topic.partitions) for one, topic in found.items() if topic is not None}
 
