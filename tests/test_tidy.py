@@ -260,6 +260,7 @@ SHORT_SENTENCES = (
     "docs/architecture.md",
     "docs/how-to/*.md",
     "docs/benchmarks/*.md",
+    "docs/explanation/*.md",
 )
 
 
@@ -276,12 +277,33 @@ def test_sentences_are_short(page: str) -> None:
     assert long_sentences((ROOT / page).read_text()) == []
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
-def test_a_page_names_files_that_are_there(page: str) -> None:
-    named = re.findall(
-        r"`((?:raftctl|broker|jepsen|tests|docs)/[\w./-]+)`", (ROOT / page).read_text()
-    )
+PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")} - {ROOT / "CHANGELOG.md"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_files_that_are_there(page: Path) -> None:
+    named = re.findall(r"`((?:raftctl|broker|jepsen|tests|docs)/[\w./-]+)`", page.read_text())
     assert [one for one in named if "NAME" not in one and not (ROOT / one).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Of links within the repository: the file is there, and the heading."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if "://" not in link and (
+            not target.exists() or (anchor and anchor not in _anchors(target.read_text()))
+        ):
+            broken.append(link)
+    assert broken == []
+
+
+def _anchors(text: str) -> set[str]:
+    """Return the names of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
 
 
 def test_decisions_are_numbered_without_holes() -> None:
