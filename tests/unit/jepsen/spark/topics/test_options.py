@@ -16,11 +16,11 @@ SERVERS = {"kafka.bootstrap.servers": "a:1,b:2"}
 BOUNDS = {("x", 0): (2, 9), ("x", 1): (0, 0)}
 
 
-def _options(**given: str) -> source.TopicOptions:
+def _options(**given: str) -> Any:
     return source.TopicOptions.of({**SERVERS, "subscribe": "x,y", **given})
 
 
-def _of_stream(**given: str) -> source.TopicOptions:
+def _of_stream(**given: str) -> Any:
     return source.TopicOptions.of({**SERVERS, "subscribe": "x,y", **given}, stream=True)
 
 
