@@ -193,7 +193,7 @@ class FutureLogs:
     def _made(self, target: LogDirectory, log: PartitionLog) -> PartitionLog:
         """Create the empty copy.
 
-        Its name tells a start after a crash that this is no log of the broker's, however complete.
+        A start after a crash knows by its name that it is not a log of the broker, even complete.
         """
         name = f"{log.partition}.{self._runtime.uuid().hex}-future"
         if len(name) > NAME_MAX:
