@@ -37,6 +37,7 @@ Response = list["Piece"] | None
 _FAMILIES = (discovery, data, consumer, transactional, administration)
 APIS: dict[int, Api] = {key: api for family in _FAMILIES for key, api in family.APIS.items()}
 """Every api that this broker serves."""
+invariant(len(APIS) == sum(len(family.APIS) for family in _FAMILIES), "an api is of one family")
 
 
 _LARGE_BYTES = 64 * 1024

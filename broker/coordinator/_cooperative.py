@@ -36,6 +36,10 @@ class StepQueue:
         self._timers = timers
         self._under_way: dict[Hashable, Iterator[None]] = {}
 
+    def __contains__(self, name: Hashable) -> bool:
+        """Whether an iterator of this name is under way."""
+        return name in self._under_way
+
     def begin(self, name: Hashable, steps: Iterator[None], now_ms: int) -> None:
         """Add an iterator, unless one of this name is under way; the first one starts at once."""
         if name not in self._under_way:

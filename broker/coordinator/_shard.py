@@ -284,6 +284,7 @@ class Shard:
         self._uncommitted.clear()
         for request_id in list(self._pending):
             self._refuse(request_id, error)
+        invariant(not self._pending, "a shard that is closed owes no response")
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
         """Note that a marker is committed in the partition."""
@@ -317,6 +318,7 @@ class Shard:
                 self._linger.gathered(self, self._handle_gathered)
             elif len(self._gathered) == _GATHERED_MAX:
                 self._handle_gathered()
+            invariant(len(self._gathered) < _GATHERED_MAX, "a batch of requests is bounded")
         else:
             # What came before is done before.
             self._handle_gathered()
@@ -459,6 +461,7 @@ class Shard:
         if self._doubts and isinstance(effect, Answer):
             self._refuse(effect.request_id, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
+            invariant(required > self._committed, "what rests on committed records is released")
             in_order = not self._uncommitted or self._uncommitted[-1][0] <= required
             invariant(in_order, "effects leave in the order of what they rest on")
             self._uncommitted.append((required, effect))

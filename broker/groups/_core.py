@@ -219,6 +219,7 @@ class GroupCore:
         for request_id, request in requests:
             try:
                 self._check_commit(request)
+                self._check_committer(request)
                 allowed.append((request_id, request))
             except KafkaError as error:
                 self._answer(request_id, error, needs_commit=False)
@@ -309,6 +310,9 @@ class GroupCore:
             gone = found is None or not found.members
             invariant(gone, "a group that is being deleted takes no members")
         self._offsets.invariants()
+        if self._is_loaded and "watch" not in self._steps:
+            self._members.invariants()
+            self._consumers.invariants()
 
     # --- of which kind a group is ---------------------------------------------------------------
 
@@ -392,6 +396,7 @@ class GroupCore:
 
     def _commit(self, request: Commit) -> dict[Any, ErrorCode]:
         self._check_commit(request)
+        self._check_committer(request)
         return self._offsets.commit(request.group_id, request.offsets, request.producer)
 
     def _check_commit(self, request: Commit) -> None:
@@ -416,6 +421,27 @@ class GroupCore:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
             absent = ErrorCode.GROUP_ID_NOT_FOUND
             raise KafkaError(absent if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION)
+
+    def _check_committer(self, request: Commit) -> None:
+        """Stop the program if a commit that was let through is of no member of the present.
+
+        The rules of the two protocols differ in their errors and exceptions; this holds for both. A
+        caller that names a generation is a member, and its generation is the one that the group is
+        in, or the epoch that the member is in.
+        """
+        caller, group_id = request.caller, request.group_id
+        if caller.generation < 0:
+            return
+        consumers = self._consumers.groups.get(group_id)
+        if consumers is not None:
+            member = consumers.members.get(caller.member_id)
+            current = member is not None and member.epoch == caller.generation
+        else:
+            group = self._groups.get(group_id, Group(group_id))
+            name = caller.member_id or group.statics.get(caller.instance_id or "", "")
+            found = group.members.get(name)
+            current = found is not None and group.is_current(found, caller.generation)
+        invariant(current, "an offset is committed by a member of this generation")
 
     def _check_classic_commit(self, group: Group, request: Commit) -> None:
         """Raise UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS

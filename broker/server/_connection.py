@@ -26,7 +26,7 @@ from broker.apis.handler import HangUpError, Reply
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError
 from broker.server._outbox import Outbox
-from raftctl.errors import ConfigError, InvariantViolation
+from raftctl.errors import ConfigError, InvariantViolation, invariant
 from raftctl.metadata.records import Endpoint
 from raftctl.runtime import Deadline
 
@@ -200,6 +200,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _start(self, frame: Frame) -> None:
+        count = len(self._unanswered)
+        invariant(not count or self._pipelining, "nothing overtakes a request that has not acted")
+        invariant(count < PIPELINED_MAX, "the unanswered requests of a connection are bounded")
         response = self._serve_frame(frame, self._client_host)
         if not isinstance(response, Reply) and (response is None or not self._unanswered):
             self._queue(response)

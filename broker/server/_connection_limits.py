@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from raftctl.errors import invariant
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,8 +34,7 @@ class ConnectionLimits:
 
     def __init__(self, config: NodeConfig, fail: Callable[[BaseException], None]) -> None:
         self.open = False
-        self.permits = config.queued_max_requests
-        """How many more Produce requests may start behind unanswered ones of their connection."""
+        self._permits_max = self._permits = config.queued_max_requests
         self.frame_bytes_max = config.socket_request_max_bytes
         self.idle_ms_max = config.connections_max_idle_ms
         self.fail = fail
@@ -44,6 +45,16 @@ class ConnectionLimits:
         self._closed = False
         self._connections: dict[Limited, bool] = {}
         """Each connection to whether its listener is protected."""
+
+    @property
+    def permits(self) -> int:
+        """How many more Produce requests may start behind unanswered ones of their connection."""
+        return self._permits
+
+    @permits.setter
+    def permits(self, left: int) -> None:
+        invariant(0 <= left <= self._permits_max, "a permit is given back by the one that took it")
+        self._permits = left
 
     def admit(self, connection: Limited, listener: str) -> str | None:
         """Count a new connection of a listener in, or return the reason to refuse it.
@@ -59,6 +70,7 @@ class ConnectionLimits:
             if not is_protected:
                 return "max.connections is reached"
             self._make_room()
+        invariant(connection not in self._connections, "a connection is admitted once")
         self._connections[connection] = is_protected
         return None
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from raftctl.errors import invariant
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
@@ -83,6 +85,7 @@ class Outbox:
 
     def _send_buffers(self) -> None:
         if self._pieces:
+            invariant(self._start == 0, "buffers alone are sent whole")
             pieces, self._pieces, self.size = self._pieces, deque(), 0
             self._transport.writelines(cast("deque[Buffer]", pieces))
 
@@ -103,3 +106,6 @@ class Outbox:
             count -= len(self._pieces.popleft())
         self._start = count
         self._holds_files &= bool(self._pieces)
+        begun = not self._start or self._start < len(self._pieces[0])
+        invariant(begun, "what was sent whole is forgotten")
+        invariant(bool(self._pieces) == (self.size > 0), "the size is that of what waits")

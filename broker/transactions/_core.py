@@ -477,6 +477,7 @@ class TransactionCore:
 
     def _markers(self, name: str) -> Command:
         found = self._known[name]
+        invariant(found.state.is_prepared, "markers are asked for once the outcome is decided")
         return Command(
             WriteMarkers(
                 name,

@@ -12,6 +12,7 @@ from tests.mutants import (
     lease_edits,
     node_edits,
     quorum_edits,
+    request_edits,
     sampled_edits,
     storage_edits,
 )
@@ -28,4 +29,5 @@ EDITS = (
     *sampled_edits.EDITS,
     *broker_edits.EDITS,
     *coordinator_edits.EDITS,
+    *request_edits.EDITS,
 )

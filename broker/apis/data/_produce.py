@@ -20,7 +20,7 @@ from broker.log.batches.record_batch import is_packed_with
 from broker.replication.partition import sender_of
 from broker.transactions import Check
 from broker.types import INTERNAL_TOPICS, AppendResult, TopicPartition
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     import asyncio
@@ -209,6 +209,8 @@ def _answer(context: ApiContext, body: wire.ProduceRequest, results: list[Append
             raise HangUpError(f"a produce with acks=0 failed: {failed.error.name}")
         return None
     remaining = iter(results)
+    count = sum(len(topic["partition_data"]) for topic in body["topic_data"])
+    invariant(len(results) == count, "each batch of the request has one result")
     leaders = {r.current_leader.leader_id for r in results if r.current_leader is not None}
     return {
         "responses": [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -38,6 +38,8 @@ class ProducerIds:
         self._next = range(0)
         self._prefetch_below = 0
         self._asking: asyncio.Task[None] | None = None
+        self._last = -1
+        """The newest id that was given out."""
 
     async def take(self) -> int:
         """A producer id that nobody had or will have; KafkaError if no block can be had."""
@@ -51,6 +53,8 @@ class ProducerIds:
             self._current, self._next = self._next, range(0)
             self._prefetch_below = len(self._current) // _PREFETCH_SHARE
         producer_id, self._current = self._current[0], self._current[1:]
+        invariant(producer_id > self._last, "a producer id is given out once")
+        self._last = producer_id
         if len(self._current) <= self._prefetch_below and not self._next:
             self._ask()
         return producer_id

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replication.partition import FetchSessionIndex
 from broker.types import FetchKey as Key
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, invariant
 
 if TYPE_CHECKING:
     import random
@@ -223,8 +223,29 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def invariants(self) -> None:
+        """Stop the program if the counts or the order of the sessions are not theirs.
+
+        Looks at every session, so it is for tests: after each round. The bounds are checked always.
+        """
+        counted = sum(len(session.partitions) for session in self._sessions.values())
+        invariant(self._partitions == counted, "the partitions of all sessions are counted")
+        used = [session.used_ms for session in self._sessions.values()]
+        invariant(used == sorted(used), "the session that is unused for longest comes first")
+        for session_id, session in self._sessions.items():
+            invariant(session.id == session_id, "a session is found by its id")
+            invariant(bool(session.partitions), "a session without partitions has ended")
+            known = set(session.news) <= session.partitions.keys()
+            invariant(known, "a session reads its own partitions")
+
     def begin(self, request: SessionRequest, now_ms: int) -> Round:
         """Starts a round; one that is out of step has an error and no partitions."""
+        found = self._begin(request, now_ms)
+        invariant(len(self._sessions) <= self._slots, "the sessions of a broker are bounded")
+        invariant(0 <= self._partitions <= PARTITIONS_MAX, "the partitions of sessions are bounded")
+        return found
+
+    def _begin(self, request: SessionRequest, now_ms: int) -> Round:
         if request.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
             return self._continue(request, now_ms)
         self._remove(request.session_id)

@@ -34,6 +34,18 @@ class State(enum.Enum):
     DEAD = "Dead"
 
 
+_SUCCESSORS = {
+    State.EMPTY: {State.PREPARING},
+    State.PREPARING: {State.PREPARING, State.COMPLETING, State.EMPTY},
+    State.COMPLETING: {State.STABLE, State.PREPARING},
+    State.STABLE: {State.PREPARING},
+    State.DEAD: set[State](),
+}
+"""The states that may follow each state. A rebalance follows itself where a broker loads a group
+that was downgraded: its members have yet to join. Nobody is in a dead group, which has no record.
+"""
+
+
 @dataclass(slots=True)
 class Member:
     """One consumer."""
@@ -95,6 +107,23 @@ class Group:
     delaying: bool = False
     """Whether the first member still waits for others."""
     delay_left_ms: int = 0
+    begun: int = field(init=False, compare=False, default=0)
+    """The newest generation that has begun."""
+
+    def __post_init__(self) -> None:
+        self.begun = self.generation
+
+    def enter(self, state: State, wall_ms: int) -> None:
+        """Change the state.
+
+        A generation begins once, with COMPLETING. A member of an older one that found its number in
+        use again would commit offsets of partitions that another member reads by now.
+        """
+        invariant(state in _SUCCESSORS[self.state], "a group takes a step there is")
+        if state is State.COMPLETING:
+            invariant(self.generation > self.begun, "a generation is newer than those before")
+            self.begun = self.generation
+        self.state, self.state_wall_ms = state, wall_ms
 
     def invariants(self) -> None:
         """Stop the program if the group is in a state that no sequence of requests leads to.

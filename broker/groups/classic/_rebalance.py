@@ -75,6 +75,23 @@ class Rebalancer:
         self._limits = limits
         self._new_uuid = new_uuid
 
+    def invariants(self) -> None:
+        """Stop the program unless each member is waited for.
+
+        A member without a timer would keep its partitions for ever once its consumer is gone. A
+        JoinGroup or SyncGroup of its own that waits has the rebalance's timer instead.
+        """
+        for group_id, group in self._groups.items():
+            for name, member in group.members.items():
+                waits = member.joining is not None or member.syncing is not None
+                timed = waits or _session(group, name) in self._timers
+                invariant(timed, "a member has a session, or a request that waits")
+            if group.is_in(State.PREPARING):
+                invariant(("join", group_id) in self._timers, "a rebalance comes to an end")
+            for name in group.pending:
+                timed = ("pending", group_id, name) in self._timers
+                invariant(timed, "a member id that was given out is awaited for a while")
+
     # --- JoinGroup ------------------------------------------------------------------------------
 
     def join(self, request_id: int, request: Join) -> None:
@@ -379,8 +396,7 @@ class Rebalancer:
 
     def _enter(self, group: Group, state: State) -> None:
         self.entered.append(group)
-        group.state = state
-        group.state_wall_ms = self.now.wall_ms
+        group.enter(state, self.now.wall_ms)
 
     # --- SyncGroup ------------------------------------------------------------------------------
 

@@ -141,6 +141,18 @@ class ConsumerGroups:
                 session_timeout_ms = member.classic.session_timeout_ms
             self.touch(group, member, session_timeout_ms, now)
 
+    def invariants(self) -> None:
+        """Stop the program unless each member is waited for, also while it revokes partitions.
+
+        Others wait for these: without the timer they would wait for ever for a consumer that hangs.
+        """
+        for group_id, group in self.groups.items():
+            for name, member in group.members.items():
+                invariant((SESSION, group_id, name) in self._timers, "a member has a session")
+                revokes = member.state is MemberState.UNREVOKED_PARTITIONS
+                timed = not revokes or (REVOCATION, group_id, name) in self._timers
+                invariant(timed, "a member has bounded time to revoke partitions")
+
     def let_go(self, group_id: str, member_ids: Iterable[str]) -> None:
         """Nobody waits for these members any more."""
         for member_id in member_ids:
@@ -202,11 +214,14 @@ class ConsumerGroups:
         Each step is written by itself: if the log refuses one, the next heartbeat of any member
         makes it good. `before` are records of a group that is made by this heartbeat.
         """
+        epochs = (group.epoch, group.assignment_epoch)
         self._update(group, step, topics, now, before)
         group = self.groups[group.group_id]
         # From here on it is a member, even if it should not hear of it.
         self.touch(group, step.member, session_timeout_ms, now)
         self._assign(group, topics)
+        grown = epochs[0] <= group.epoch and epochs[1] <= group.assignment_epoch
+        invariant(grown, "the epochs of a group only grow")
         return self._reconcile(group, step, now)
 
     def _check_subscription(self, request: ConsumerHeartbeat) -> None:
@@ -351,6 +366,7 @@ class ConsumerGroups:
         target = group.targets.get(before.member_id, frozenset())
         after = reconciled(before, target, group.assignment_epoch, group.owners, step.owned)
         if after is not before:
+            _check_step(before, after, target, step.owned)
             self._write([current_record(group.group_id, after)])
             self._watch_revocation(group, after, now)
         return after
@@ -508,6 +524,28 @@ def _check_targets(
     invariant(len(given) == len(set(given)), "a partition is the target of one member")
     exist = all(0 <= number < counts.get(topic_id, 0) for topic_id, number in given)
     invariant(exist, "a target is of partitions that exist")
+
+
+def _check_step(
+    before: ConsumerMember,
+    after: ConsumerMember,
+    target: frozenset[Slot],
+    owned: frozenset[Slot] | None,
+) -> None:
+    """Stop the program unless a member may take this step. Costs as much as it has partitions.
+
+    What is taken from a member is free for others at once. So it must have reported that it owns
+    none of it: a report that says nothing (`owned` None) is of a member that may still read.
+    """
+    gone = before.holds - after.holds
+    revoked = not gone or (owned is not None and owned.isdisjoint(gone))
+    invariant(revoked, "a partition is taken from a member that has revoked it")
+    added = after.holds - before.holds
+    invariant(added <= target, "a member is given what is in its target")
+    invariant(not added or not after.revoking, "a member revokes before it is given more")
+    reached = after.state is not MemberState.STABLE or after.assigned == target
+    invariant(reached, "a stable member has its target")
+    invariant(before.epoch <= after.epoch, "the epoch of a member only grows")
 
 
 def _of_topics(

@@ -53,6 +53,7 @@ def request(
 def opened(known: FetchSessions, count: int = 3, now_ms: int = 0, **fields: Any) -> int:
     """A new session whose client has been told `NOTHING` of each partition; 0 if there is none."""
     turn = known.begin(request(keys(count), **fields), now_ms)
+    known.invariants()
     assert turn.answer([NOTHING] * count) == (0, [(key, NOTHING) for key in keys(count)])
     return turn.session_id
 
@@ -95,6 +96,7 @@ def test_a_client_changes_adds_and_forgets_partitions() -> None:
         wanted={Key("t", 1): WANTED._replace(fetch_offset=7), Key("u", 0): WANTED},
     )
     turn = known.begin(moved, 0)
+    known.invariants()
     assert dict(turn.partitions) == {
         Key("t", 1): WANTED._replace(fetch_offset=7),
         Key("t", 2): WANTED,
@@ -197,6 +199,14 @@ def test_the_cache_is_bounded_and_who_ranks_higher_makes_room() -> None:
     assert opened(sessions(slots=0), 1) == 0
 
 
+def test_a_session_that_is_used_is_the_newest() -> None:
+    known = sessions()
+    first, second = opened(known), opened(known, now_ms=1)
+    assert known.begin(request([], first, 1), 2).error is ErrorCode.NONE
+    known.invariants()
+    assert list(known._sessions) == [second, first]
+
+
 def test_all_sessions_together_have_a_bounded_number_of_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -254,6 +264,7 @@ def test_a_client_with_a_session_knows_what_one_without_would(steps: list[tuple[
             gone = sorted(sent - wants)
             asked = request(sorted(wants - sent), session_id, epoch, forgotten=gone)
             turn = known.begin(asked, 0)
+            known.invariants()
             results = {key: truth[key] for key, _ in turn.partitions}
             for key, result in results.items():
                 if not result.error and turn.news is not None:

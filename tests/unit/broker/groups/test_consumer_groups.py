@@ -75,6 +75,21 @@ def test_a_partition_moves_when_its_owner_has_let_go_of_it(bench: ConsumerBench)
     assert bench.described()["group_state"] == "Stable"
 
 
+def test_a_member_that_says_nothing_of_its_partitions_may_still_read_them(
+    bench: ConsumerBench,
+) -> None:
+    a, b = Consumer(bench, "a"), Consumer(bench, "b")
+    a.settle()
+    b.beat()
+    for _ in range(2):
+        assert bench.beat("a", 1)["member_epoch"] == 1
+        b.beat()
+        assert b.told == frozenset()
+    a.settle()
+    b.beat()
+    assert (a.epoch, len(b.told)) == (2, 3)
+
+
 def test_others_go_on_reading_while_one_comes_or_goes(bench: ConsumerBench) -> None:
     a, b, c = three(bench)
     assert [len(one.has) for one in (a, b, c)] == [2, 2, 2]
