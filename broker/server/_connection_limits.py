@@ -53,6 +53,7 @@ class ConnectionLimits:
 
     @permits.setter
     def permits(self, left: int) -> None:
+        """Take permits or give them back."""
         invariant(0 <= left <= self._permits_max, "a permit is given back by the one that took it")
         self._permits = left
 
