@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from broker.log.batches import markers, record_batch, records, validation
@@ -339,7 +338,10 @@ class PartitionLog:
                 self.roll(active.successor_base(header))
             self._segments.active.append(pieces, header)
             self.epochs.assign(header.leader_epoch, header.base_offset)
-            self._note_producer(header, self._segments.active, lambda: b"".join(pieces))
+            if header.is_control:
+                self._note_marker(header, self._segments.active, b"".join(pieces))
+            else:
+                self.producers.note(header)
         except OSError as error:
             raise self._broken(error) from error
         invariant(self.log_end_offset == header.next_offset, "the log ends with the new batch")
@@ -362,16 +364,13 @@ class PartitionLog:
         except OSError as error:
             raise self._broken(error) from error
 
-    def _note_producer(self, at: BatchHeader, segment: Segment, read: Callable[[], Buffer]) -> None:
-        """Note a batch, whose bytes `read` gives, in the producer states and the aborted index.
+    def _note_marker(self, at: BatchHeader, segment: Segment, batch: Buffer) -> None:
+        """Note a control batch in the producer states and the index of aborted transactions.
 
-        Appending, copying from a leader and recovery all go this way, so that every replica
-        derives the same states.
+        Appending, copying from a leader and recovery note the same batches in the same order, so
+        that every replica derives the same states.
         """
-        if not at.is_control:
-            self.producers.note(at)
-            return
-        marker = markers.parse(read(), at)
+        marker = markers.parse(batch, at)
         aborted = None if marker is None else self.producers.note_marker(at, marker)
         if aborted is not None:
             if not segment.aborted.exists:
@@ -697,9 +696,12 @@ class PartitionLog:
         for at, segment in self._segments.batches(begin):
             noted += 1
             self.epochs.assign(at.header.leader_epoch, at.header.base_offset)
-            if at.header.base_offset >= base_offset:
-                self._note_producer(
-                    at.header, segment, partial(segment.read, at.position, at.header.size)
-                )
+            if at.header.base_offset < base_offset:
+                # The snapshot has it already, and newer batches of the same producer.
+                continue
+            if at.header.is_control:
+                self._note_marker(at.header, segment, segment.read(at.position, at.header.size))
+            else:
+                self.producers.note(at.header)
         self.producers.prune_undo(self.high_watermark)
         return noted
