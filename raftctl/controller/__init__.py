@@ -31,12 +31,8 @@ Sources: KIP-500, KIP-631; KIP-868 (metadata transactions); Kafka's `QuorumContr
 
 from raftctl.controller._config import ControllerConfig
 from raftctl.controller._quorum_controller import QuorumController
-from raftctl.controller._transactions import as_transaction, in_pieces, may_be_transaction
 
 __all__ = [
     "ControllerConfig",
     "QuorumController",
-    "as_transaction",
-    "in_pieces",
-    "may_be_transaction",
 ]

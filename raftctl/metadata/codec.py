@@ -12,25 +12,50 @@ Invariants: a reader refuses a record type or a field that it does not know, wit
 Otherwise its state would differ from the others' without notice. Fields are only added at the
 end, with a default that fills in what an older writer left out.
 
+A request whose records are too many for a batch stands in several, between a record that begins
+a metadata transaction and one that ends it (KIP-868, row C1):
+
+    Begin, r1, r2, … │ … │ …, rn, End
+
+The active controller replays them at once, and they are published when the last one commits.
+Every other node holds them back until the end arrives. If the controller is deposed before that,
+some may be committed without the end. The next controller aborts the transaction as its first
+act; it has not replayed any of it.
+
 The codec knows neither offsets nor the framing, compression and checksums of batches. Source:
 KIP-631 for the records; the encoding is this project's own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from raftctl.codec import Codec
+from raftctl.metadata.features import METADATA_VERSION_FEATURE, TRANSACTIONS_LEVEL, level_of
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.image.types import shared
-from raftctl.metadata.records import PartitionChangeRecord, PartitionRecord, Record, TopicRecord
+from raftctl.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    KvLockRecord,
+    KvOwnerRecord,
+    KvRecord,
+    KvSessionRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    Record,
+    RemoveKvLockRecord,
+    RemoveKvSessionRecord,
+    TopicRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from uuid import UUID
 
     from raftctl.codec import Row
-    from raftctl.metadata.image import MetadataDelta, TopicImage, TopicsImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage, TopicImage, TopicsImage
 
 RECORD_CODEC: Codec[Record] = Codec.tagged(*get_args(Record), exact=True)
 
@@ -48,6 +73,55 @@ def pack_payload(records: Iterable[Record]) -> bytes:
 def unpack_records(payload: bytes, count: int) -> list[Record]:
     """Return the `count` records of a payload. Raises CodecError if it holds anything else."""
     return RECORD_CODEC.unpack_many(payload, count)
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+_OUTSIDE = frozenset(
+    (
+        AbortTransactionRecord,
+        KvRecord,
+        KvSessionRecord,
+        RemoveKvSessionRecord,
+        KvOwnerRecord,
+        KvLockRecord,
+        RemoveKvLockRecord,
+    )
+)
+"""Records that never stand in a transaction. The first ends one. The others take effect with their
+batch, since watches of keys read the log itself."""
+
+
+class Piece(NamedTuple):
+    """Batch of a transaction: packed records, concatenated."""
+
+    payload: bytes
+    record_count: int
+
+
+def may_be_transaction(image: MetadataImage, records: Sequence[Record]) -> bool:
+    """Return whether the level in force knows transactions, and these records may stand in one."""
+    known = level_of(image, METADATA_VERSION_FEATURE) >= TRANSACTIONS_LEVEL
+    return known and _OUTSIDE.isdisjoint(map(type, records))
+
+
+def as_transaction(records: Sequence[Record]) -> list[Record]:
+    """Return the records between a begin record and an end record."""
+    return [BeginTransactionRecord(), *records, EndTransactionRecord()]
+
+
+def in_pieces(transaction: Sequence[Record], bytes_max: int) -> list[Piece]:
+    """Return the batches of a transaction, none above `bytes_max` unless a single record is."""
+    pieces = []
+    payloads: list[bytes] = []
+    size = 0
+    for payload in pack_records(transaction):
+        if payloads and size + len(payload) > bytes_max:
+            pieces.append(Piece(b"".join(payloads), len(payloads)))
+            payloads, size = [], 0
+        payloads.append(payload)
+        size += len(payload)
+    return [*pieces, Piece(b"".join(payloads), len(payloads))]
 
 
 # --- partitions, many at a time -------------------------------------------------------------------

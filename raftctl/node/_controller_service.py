@@ -12,10 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.codec import maker
-from raftctl.controller import as_transaction, in_pieces, may_be_transaction
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
 from raftctl.failures import HandingTo
-from raftctl.metadata.codec import pack_payload
+from raftctl.metadata.codec import as_transaction, in_pieces, may_be_transaction, pack_payload
 from raftctl.metadata.records import SnapshotMarkRecord
 from raftctl.metadata.requests.admin import (
     DescribeQuorumRequest,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftctl.controller import as_transaction, in_pieces, may_be_transaction
-from raftctl.metadata.codec import unpack_records
+from raftctl.metadata.codec import as_transaction, in_pieces, may_be_transaction, unpack_records
 from raftctl.metadata.features import METADATA_VERSION_FEATURE, TRANSACTIONS_LEVEL
 from raftctl.metadata.records import (
     AbortTransactionRecord,
