@@ -36,6 +36,14 @@ _EVERY_INTERFACE = ("0.0.0.0", "::")
 _PLAINTEXT = "PLAINTEXT"
 
 
+_BELOW, _AT_MOST = "below", "at most"
+_BOUNDED_BY = (
+    ("broker.heartbeat.interval.ms", "broker.session.timeout.ms", _BELOW),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms", _AT_MOST),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms", _AT_MOST),
+)
+"""(key, key that bounds it, how)."""
+
 SECTIONS: tuple[type[Section], ...] = (
     NodeKeys,
     ListenerKeys,
@@ -87,11 +95,8 @@ class NodeConfig(
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
         """Listeners that a controller binds; empty on a node that is only a broker."""
-        return tuple(
-            listener
-            for listener in self.listeners
-            if listener.name in self.controller_listener_names
-        )
+        names = self.controller_listener_names
+        return tuple(listener for listener in self.listeners if listener.name in names)
 
     @property
     def controller_endpoint(self) -> Listener | None:
@@ -114,11 +119,8 @@ class NodeConfig(
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:
         """Listeners that a broker binds; empty on a node that is only a controller."""
-        return tuple(
-            listener
-            for listener in self.listeners
-            if listener.name not in self.controller_listener_names
-        )
+        names = self.controller_listener_names
+        return tuple(listener for listener in self.listeners if listener.name not in names)
 
     @property
     def advertised(self) -> tuple[Listener, ...]:
@@ -265,18 +267,7 @@ class NodeConfig(
             )
 
     def _timing_problems(self) -> Iterator[str]:
-        if self.broker_heartbeat_interval_ms >= self.broker_session_timeout_ms:
-            yield (
-                f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms} must be below "
-                f"broker.session.timeout.ms={self.broker_session_timeout_ms}"
-            )
-        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
-            yield (
-                f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms} must be at most "
-                f"replica.lag.time.max.ms={self.replica_lag_time_max_ms}"
-            )
-        if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
-            yield (
-                f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms} must be at most "
-                f"replica.socket.timeout.ms={self.replica_socket_timeout_ms}"
-            )
+        for key, bound, rule in _BOUNDED_BY:
+            value, limit = (getattr(self, each.replace(".", "_")) for each in (key, bound))
+            if value > limit or (value == limit and rule == _BELOW):
+                yield f"{key}={value} must be {rule} {bound}={limit}"

@@ -19,7 +19,7 @@ Source: KIP-631.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -304,16 +304,11 @@ class MetadataDelta:
     def _change_broker(self, record: BrokerRegistrationChangeRecord, _offset: int) -> None:
         broker = self._broker_of_epoch(record.broker_id, record.broker_epoch)
         shutdown, directories = record.in_controlled_shutdown, record.log_directories
-        self.changed_brokers[record.broker_id] = BrokerImage(
-            broker.broker_id,
-            broker.broker_epoch,
-            broker.incarnation_id,
-            broker.endpoints,
-            broker.rack,
-            broker.log_directories if directories is None else directories,
-            broker.fenced if record.fenced is None else record.fenced,
-            broker.in_controlled_shutdown if shutdown is None else shutdown,
-            broker.features,
+        self.changed_brokers[record.broker_id] = replace(
+            broker,
+            log_directories=broker.log_directories if directories is None else directories,
+            fenced=broker.fenced if record.fenced is None else record.fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown if shutdown is None else shutdown,
         )
 
     def _unregister_broker(self, record: UnregisterBrokerRecord, _offset: int) -> None:
@@ -393,10 +388,7 @@ class MetadataDelta:
             self.changed_configs[resource] = dict.fromkeys(sorted(overrides))
 
     def _add_partition(self, record: PartitionRecord, _offset: int) -> None:
-        topic, partition_id = self._topic(record.topic_id), record.partition_id
-        contiguous = partition_id == 0 or topic.partition(partition_id - 1) is not None
-        invariant(contiguous, "a record adds a partition before the one below it")
-        topic.partitions[partition_id] = PartitionImage(
+        partition = PartitionImage(
             shared(record.replicas),
             shared(record.isr),
             record.leader,
@@ -408,6 +400,7 @@ class MetadataDelta:
             record.leader_recovering,
             record.directories,
         )
+        self.add_partitions((record.topic_id,), (record.partition_id,), (partition,))
 
     def add_partitions(
         self,
