@@ -56,7 +56,7 @@ class ContractViolation(AssertionError):
 
 
 async def violations(plugin: MakeBroker) -> list[str]:
-    """Put a plug-in to all checks; a sentence for each that it does not pass, with its name."""
+    """Run all checks of a plug-in; return a sentence for each that fails, with its name."""
     found = []
     for check in CHECKS:
         [error] = await asyncio.gather(run_check(check, plugin), return_exceptions=True)
@@ -68,7 +68,7 @@ async def violations(plugin: MakeBroker) -> list[str]:
 
 
 async def run_check(check: Check, plugin: MakeBroker) -> None:
-    """Put a plug-in to one of `CHECKS`; raise ContractViolation, or what the broker raised."""
+    """Run one of `CHECKS`; raise ContractViolation, or the error of the broker."""
     try:
         async with asyncio.timeout(STEP_TIMEOUT_S):
             await check(plugin)
@@ -83,7 +83,7 @@ def check_name(check: Check) -> str:
 
 
 def expect(is_so: object, sentence: str) -> None:
-    """ContractViolation unless it is so."""
+    """Raise ContractViolation unless the condition holds."""
     if not is_so:
         raise ContractViolation(sentence)
 
@@ -171,7 +171,7 @@ class _Node:
         self.commit(broker, TopicRecord("contract", TOPIC_ID), *partitions)
 
     def commit(self, broker: Broker, *records: Record) -> None:
-        """Publish what the records make of the image."""
+        """Publish the image after these records, with the delta that leads to it."""
         delta = MetadataDelta(self._image)
         delta.replay_all(records, self._image.offset + 1)
         self._image = delta.apply(self._image.offset + len(records), 1, 0)
@@ -179,12 +179,15 @@ class _Node:
         expect(answer is None, "publish is no coroutine and returns None: it starts work at most")
 
     async def stop(self, broker: Broker) -> None:
-        """Stop it and looks at what it left."""
+        """Stop the broker and check what it left."""
         await broker.stop()
         await self.expect_nothing_left()
 
     async def expect_nothing_left(self) -> None:
-        """After a stop: no task, no listener, no failure, nothing past the runtime."""
+        """Check a stopped broker: no task, no listener, no failure, nothing past the runtime.
+
+        A task that is left would run on in the next incarnation of the node.
+        """
         left = asyncio.all_tasks() - self._tasks - {asyncio.current_task()}
         if left:
             # What was cancelled may need a turn of the loop to end.
@@ -197,7 +200,7 @@ class _Node:
         self.expect_in_order()
 
     def expect_in_order(self) -> None:
-        """At any time: nothing failed, nothing went past the runtime."""
+        """Check a broker at any time: nothing failed, nothing went past the runtime."""
         expect(not self.failures, f"nothing fails here, but `fail` was given {self.failures[:1]!r}")
         beside = self._real_files.exists(self.directory)
         expect(not beside, "files are touched through context.runtime.files only")
@@ -236,7 +239,7 @@ async def _free_port() -> int:
 async def _connection(
     endpoint: Endpoint,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter] | None]:
-    """A client's connection; None if it is refused."""
+    """Return a client's connection; None if it is refused."""
     try:
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     except OSError:
@@ -377,4 +380,4 @@ CHECKS: tuple[Check, ...] = (
     starts_again,
     lives_beside_another,
 )
-"""All of them, each on its own: an async function of the plug-in's class."""
+"""All checks by themselves: async functions of the plug-in's class."""

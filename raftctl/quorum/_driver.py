@@ -624,23 +624,21 @@ class RaftDriver:
         self._draining = False
 
     def _handle_one(self, event: events.Event) -> None:
+        due = [event]
         if self._accumulator and self._may_change_voters(event):
             # Records that `append` has promised offsets to stand in the log before the voters'
             # record, which the core appends on its own at the log's end.
-            for proposed in self._accumulator.drain():
-                self._step(proposed)
-        self._step(event)
+            due = [*self._accumulator.drain(), event]
+        for each in due:
+            self.flight_recorder.append(without_records(each))
+            for effect in self._core.handle(each, self._now_ms()):
+                self.flight_recorder.append(without_records(effect))
+                self._effects.perform(effect)
 
     def _may_change_voters(self, event: events.Event) -> bool:
         """Whether the core may append a record of its own with this event."""
         asks = isinstance(event, events.RequestReceived) and isinstance(event.request, CHANGES)
         return (asks or self._core.is_changing_voters) and not self._core.is_transferring
-
-    def _step(self, event: events.Event) -> None:
-        self.flight_recorder.append(without_records(event))
-        for effect in self._core.handle(event, self._now_ms()):
-            self.flight_recorder.append(without_records(effect))
-            self._effects.perform(effect)
 
     def _arm_timer(self) -> None:
         deadline_ms = None if self._stopped else self._core.deadline_ms()

@@ -193,7 +193,11 @@ _WITHOUT_EFFECT = {
 
 
 def _key(kind: _Kind, default: Value, description: str, *broker_keys: str | tuple[str, int]) -> Any:
-    """Return a field of `TopicConfig` that carries its own definition."""
+    """Return a field of `TopicConfig` that carries its own definition.
+
+    `broker_keys` are the broker's defaults of the key, the finest first; one with a coarser unit is
+    paired with the factor to the topic key's.
+    """
     pairs = tuple((key, 1) if isinstance(key, str) else key for key in broker_keys)
     return dataclasses.field(default=default, metadata={"key": (kind, default, description, pairs)})
 
@@ -394,7 +398,10 @@ TOPIC_KEYS: Mapping[str, TopicKey] = {
 
 
 def integer_key(name: str, low: int, high: int, default: int, description: str) -> TopicKey:
-    """Return a key of another resource than a topic, an integer between inclusive bounds."""
+    """Return a key of another resource than a topic, an integer between inclusive bounds.
+
+    It has no broker keys: its default is the same on all brokers.
+    """
     kind = _integer(low, high)
     return TopicKey(name, kind.type, default, kind.parse, kind.rule, (), description)
 
