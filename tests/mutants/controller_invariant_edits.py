@@ -542,4 +542,26 @@ EDITS = (
         "password",
         f"{TEST}rules_and_credentials_are_removed_once",
     ),
+    Edit(
+        "too_many_partitions_assigned",
+        "controller.partitions._topic_control:TopicControl._create_topic",
+        "if len(assignments) > room:",
+        "if False:",
+        f"{TEST}requests_are_for_too_many_partitions",
+    ),
+    Edit(
+        "too_many_partitions_added",
+        "controller.partitions._topic_control:TopicControl._add_partitions",
+        "if added > room:",
+        "if False:",
+        f"{TEST}requests_are_for_too_many_partitions",
+    ),
+    Edit(
+        "unsound_change_becomes_a_record",
+        "controller.partitions._partition_change:change_record",
+        "after.invariants()",
+        "pass",
+        "unit/raftctl/controller/test_partition_change.py"
+        "::test_an_unsound_change_never_becomes_a_record",
+    ),
 )

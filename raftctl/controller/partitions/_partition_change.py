@@ -164,6 +164,9 @@ def change_record(
     """
     if before == after:
         return None
+    # Here, not only once it is replayed: by then the record is on its way into every log, and a
+    # node that replays it stops at each start.
+    after.invariants()
     stays = after.replicas == before.replicas
     gone = not stays and not set(before.replicas) <= set(after.replicas)
     keeps = after.leader == before.leader and not gone

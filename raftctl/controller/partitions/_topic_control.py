@@ -20,7 +20,7 @@ from raftctl.controller.partitions._reassignment import (
     check_assignments,
     stationary,
 )
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.configs.topic import broker_topic_defaults, validate_topic_config
 from raftctl.metadata.placement import place_replicas, usable_brokers
 from raftctl.metadata.records import (
@@ -89,6 +89,7 @@ class TopicControl:
                 continue
             close_names[close_form(topic.name)] = topic.name
             room -= result.partitions
+            invariant(room >= 0, "the partitions of a request fit into a batch")
             records += created
             results.append(result)
         response = CreateTopicsResponse(ErrorCode.NONE, tuple(results))
@@ -169,6 +170,7 @@ class TopicControl:
                 outcomes.append(Outcome(error.code, error.message))
                 continue
             room -= len(added)
+            invariant(room >= 0, "the partitions of a request fit into a batch")
             records += added
             outcomes.append(Outcome())
         return admin_result([] if request.validate_only else records, outcomes)

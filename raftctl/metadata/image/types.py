@@ -234,7 +234,8 @@ def _check_partition(
     # Whoever has all committed records is in one of them; nobody could ever lead without one.
     invariant(bool(isr or elr), "the ISR and the ELR are not both empty")
     invariant(leader == NO_LEADER or leader in in_sync, "the leader is in the ISR")
-    invariant(not recovering or len(isr) == 1, "a leader that recovers is alone in the ISR")
+    # It may have left the ISR, as the last member, and be an eligible leader since.
+    invariant(not recovering or len(isr) <= 1, "a leader that recovers is alone in the ISR")
     invariant({*adding} <= known, "a replica to be added is a replica")
     stays = len(replicas) - len(removing)
     invariant(replicas[stays:] == removing, "the replicas to be removed are the last")

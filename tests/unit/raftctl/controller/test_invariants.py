@@ -14,7 +14,7 @@ import pytest
 from raftctl.controller import ControllerConfig
 from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION_FEATURE, supported_ranges
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.records import TOPIC_RESOURCE, FeatureRange
+from raftctl.metadata.records import NO_LEADER, TOPIC_RESOURCE, FeatureRange
 from raftctl.metadata.requests.admin import (
     PREFERRED_ELECTION,
     UPGRADE,
@@ -23,8 +23,10 @@ from raftctl.metadata.requests.admin import (
     AlterReassignmentsRequest,
     ConfigAlteration,
     ConfigChange,
+    CreatePartitionsRequest,
     ElectLeadersRequest,
     FeatureUpdate,
+    NewPartitions,
     Reassignment,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
@@ -227,6 +229,21 @@ def test_an_isr_below_the_minimum_has_eligible_leaders(cluster: Cluster) -> None
     cluster.heartbeat(1)
 
 
+def test_a_leader_that_recovers_is_fenced(cluster: Cluster) -> None:
+    """It becomes an eligible leader: without it, the ISR is empty."""
+    alter_isr(cluster, 1)
+    unclean = ConfigChange("unclean.leader.election.enable", AlterOperation.SET, "true")
+    cluster.admin(AlterConfigsRequest((ConfigAlteration(TOPIC_RESOURCE, "t", (unclean,)),)))
+    cluster.fence(1)
+    assert cluster.partition("t").leader_recovering
+    enable_elr(cluster)
+    cluster.fence(3)
+    cluster.fence(2)
+    assert cluster.state("t") == (NO_LEADER, ())
+    cluster.heartbeat(2)
+    assert cluster.state("t") == (2, (2,))
+
+
 def test_the_minimum_is_lowered(cluster: Cluster) -> None:
     enable_elr(cluster, "3")
     alter_isr(cluster, 1, 2)
@@ -287,6 +304,15 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
     cluster.create(NewTopic("..", 1, 1))
     cluster.delete(("u", None), ("t", None))
     cluster.create(NewTopic("u", 1, 1))
+
+
+def test_requests_are_for_too_many_partitions() -> None:
+    config = ControllerConfig(CLUSTER_ID, SESSION_MS, request_partitions_max=3)
+    cluster = Cluster(config)
+    cluster.start(1)
+    pair = ((0, (1,)), (1, (1,)))
+    cluster.create(NewTopic("t", assignments=pair), NewTopic("u", assignments=pair))
+    cluster.admin(CreatePartitionsRequest((NewPartitions("t", 9),)))
 
 
 def test_the_first_image_is_sound() -> None:

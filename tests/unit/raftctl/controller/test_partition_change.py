@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
 from raftctl.controller import ControllerConfig
-from raftctl.controller.partitions._partition_change import elect
+from raftctl.controller.partitions._partition_change import change_record, elect
+from raftctl.errors import InvariantViolation
 from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.records import LEADER_UNCHANGED, NO_LEADER
 from raftctl.metadata.requests.cluster import NewTopic
 from tests.unit.raftctl.controller.cluster import CLUSTER_ID, Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 pytestmark = pytest.mark.req("C5")
 TOPIC = UUID(int=1)
@@ -97,3 +102,11 @@ def test_leader_epochs_grow_with_leaders_and_partition_epochs_with_changes() -> 
         partition = cluster.partition("a")
         seen.append((partition.leader, partition.leader_epoch, partition.partition_epoch))
     assert seen == [(1, 0, 1), (2, 1, 2), (NO_LEADER, 2, 3)]
+
+
+@pytest.mark.req("C6")
+@pytest.mark.parametrize("change", [{"isr": (1, 9)}, {"leader": 3}, {"isr": (), "leader": -1}])
+def test_an_unsound_change_never_becomes_a_record(change: Mapping[str, Any]) -> None:
+    before = PartitionImage((1, 2, 3), (1, 2), 1, 0, 0)
+    with pytest.raises(InvariantViolation):
+        change_record(TOPIC, 0, before, before._replace(**change))

@@ -18,18 +18,23 @@ from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord
 pytestmark = pytest.mark.req("C5", "C13")
 TOPIC = UUID(int=1)
 GOOD, BAD = UUID(int=7), UUID(int=8)
-SETS = st.lists(st.sampled_from((1, 2, 3)), unique=True, max_size=3).map(tuple)
-PARTITIONS = st.builds(
-    PartitionImage,
-    st.just((3, 1, 2)),
-    SETS,
-    st.sampled_from((1, 2, 3, NO_LEADER)),
-    st.integers(0, 2),
-    st.integers(0, 2),
-    elr=SETS,
-    leader_recovering=st.booleans(),
-    directories=st.sampled_from([(), (GOOD, BAD, GOOD), (GOOD, GOOD, BAD)]),
-).filter(lambda one: bool(one.isr + one.elr))
+DIRECTORIES = st.sampled_from([(), (GOOD, BAD, GOOD), (GOOD, GOOD, BAD)])
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> PartitionImage:
+    """A sound partition: its leader is in the ISR, and no eligible leader is."""
+    known = draw(st.lists(st.sampled_from((1, 2, 3)), unique=True, min_size=1).map(tuple))
+    in_sync = draw(st.integers(0, len(known)))
+    isr, elr = known[:in_sync], known[in_sync:]
+    leader = draw(st.sampled_from((*isr, NO_LEADER)))
+    recovering = len(isr) == 1 and draw(st.booleans())
+    epochs = draw(st.tuples(st.integers(0, 2), st.integers(0, 2)))
+    placed = PartitionImage((3, 1, 2), isr, leader, *epochs, elr=elr, leader_recovering=recovering)
+    return placed._replace(directories=draw(DIRECTORIES))
+
+
+PARTITIONS = partitions()
 RULES = st.builds(ElectionRules, st.booleans(), st.integers(0, 2))
 
 
