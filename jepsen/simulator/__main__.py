@@ -52,9 +52,9 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     if not determinism.is_prepared():
         _restart(arguments)
     if options.command == "serve":
-        from jepsen.simulator.runner.fork_server import serve
+        from jepsen.simulator.runner.fork_server import serve_runs
 
-        serve(sys.stdin, sys.stdout)
+        serve_runs(sys.stdin, sys.stdout)
         return 0
     from jepsen.simulator.runner.run import run_seed
 

@@ -1,8 +1,8 @@
 """Fork servers: each seed runs in a fork of an interpreter that has already imported everything.
 
 To start an interpreter and import the product and its clients takes as long as the run of a seed. A
-fork server does that once. A seed still has a process of its own, and its run is that of a new
-interpreter; a unit test compares their traces.
+fork server (`raftctl.localcluster.fork_server`) does that once. A seed still has a process of its
+own, and its run is that of a new interpreter; a unit test compares their traces.
 
 `python -m jepsen.simulator serve` is such a server: it reads a JSON object a line (`target`,
 `seed`, `options`, `timeout_s`) and answers each with one (`status`, `output`, `processor_s`).
@@ -13,34 +13,32 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
-import json
 import os
 import queue
-import subprocess
 import sys
 import tempfile
-import traceback
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, NoReturn, Self
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from jepsen.simulator.cuts import Cuts
 from jepsen.simulator.runner import determinism
 from jepsen.simulator.runner.determinism import SUBPROCESS_TIMEOUT_S, RunResult
 from jepsen.simulator.runner.run import load, run_seed
-from raftctl.failures import HandingTo
+from raftctl.localcluster.fork_server import ForkServer, fork, serve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-STOP_TIMEOUT_S = 10.0
+COMMAND = (sys.executable, "-m", "jepsen.simulator", "serve")
 
 
 class ForkServers:
     """Up to `processes` fork servers, started when needed. Any thread may call `run`."""
 
     def __init__(self, processes: int = 1) -> None:
-        self._idle: queue.LifoQueue[_ForkServer | None] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[ForkServer | None] = queue.LifoQueue()
         for _ in range(processes):
             self._idle.put(None)
 
@@ -71,10 +69,9 @@ class ForkServers:
         server = self._idle.get()
         try:
             if server is None:
-                server = _ForkServer()
-            return server.run(target, seed, options, timeout_s)
+                server = ForkServer(COMMAND, determinism.environment(os.environ))
+            return _run(server, target, seed, options, timeout_s)
         except BaseException:
-            # An interrupted caller leaves a reply in the pipe, which the next one would read.
             if server is not None:
                 server.kill()
             server = None
@@ -93,69 +90,31 @@ class ForkServers:
                 server.close()
 
 
-class _ForkServer:
-    """The process of one fork server, as its user sees it."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "jepsen.simulator", "serve"],
-            env=determinism.environment(os.environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, target: str, seed: int, options: Sequence[str], timeout_s: float) -> RunResult:
-        """Asks for one run and waits for its end, which is never later than its time-out."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        request = {"target": target, "seed": seed, "options": options, "timeout_s": timeout_s}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the interpreter that ran {target}, seed {seed}, has ended")
-        reply = json.loads(line)
-        result = RunResult.parse(seed, reply["status"], reply["output"])
-        return replace(result, processor_s=reply["processor_s"])
-
-    def kill(self) -> None:
-        """Ends it at once; a run under way ends by itself, at its time-out at the latest."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.kill()
-        self._process.wait(STOP_TIMEOUT_S)
-        self._process.stdout.close()
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-
-    def close(self) -> None:
-        """Ends it by ending its input."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(STOP_TIMEOUT_S)
-        self._process.stdout.close()
+def _run(
+    server: ForkServer, target: str, seed: int, options: Sequence[str], timeout_s: float
+) -> RunResult:
+    """Ask for one run and wait for its end, which is never later than its time-out."""
+    request = {"target": target, "seed": seed, "options": options, "timeout_s": timeout_s}
+    reply = server.ask(request)
+    if reply is None:
+        raise RuntimeError(f"the interpreter that ran {target}, seed {seed}, has ended")
+    result = RunResult.parse(seed, reply["status"], reply["output"])
+    return replace(result, processor_s=reply["processor_s"])
 
 
-def serve(requests: IO[str], replies: IO[str]) -> None:
-    """Prepares this interpreter and runs seeds in forks of it until `requests` end."""
+def serve_runs(requests: IO[str], replies: IO[str]) -> None:
+    """Prepare this interpreter and run seeds in forks of it until `requests` end."""
     determinism.prepare()
-    for line in requests:
-        request = json.loads(line)
-        # The run itself reports a scenario that cannot be loaded.
-        with contextlib.suppress(Exception):
-            load(request["target"])
-        determinism.quiet_collector()
-        replies.write(json.dumps(_in_fork(request)) + "\n")
-        replies.flush()
+    serve(requests, replies, _in_fork)
 
 
 def _in_fork(request: dict[str, Any]) -> dict[str, Any]:
+    # The run itself reports a scenario that cannot be loaded.
+    with contextlib.suppress(Exception):
+        load(request["target"])
+    determinism.quiet_collector()
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as late:
-        child = os.fork()
-        if child == 0:
-            _run_and_exit(request, output, late)
+        child = fork(partial(_run_in_child, request, output, late))
         _, status, usage = os.wait4(child, 0)
         output.seek(0)
         late.seek(0)
@@ -169,18 +128,14 @@ def _in_fork(request: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def _run_and_exit(request: dict[str, Any], output: IO[str], late: IO[str]) -> NoReturn:
-    """The forked process: its output goes to a file, and it never returns."""
-    status = 1
-    with HandingTo(traceback.print_exception):
-        os.dup2(output.fileno(), sys.stdout.fileno())
-        os.dup2(output.fileno(), sys.stderr.fileno())
-        faulthandler.dump_traceback_later(request["timeout_s"], exit=True)
-        known = set(sys.modules)
-        cuts = Cuts.from_options(request["options"])
-        status = run_seed(request["target"], request["seed"], cuts, covered=True)
-        late.write("\n".join(name for name in sys.modules if name not in known))
-        late.flush()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+def _run_in_child(request: dict[str, Any], output: IO[str], late: IO[str]) -> int:
+    """The forked process: its output goes to a file."""
+    os.dup2(output.fileno(), sys.stdout.fileno())
+    os.dup2(output.fileno(), sys.stderr.fileno())
+    faulthandler.dump_traceback_later(request["timeout_s"], exit=True)
+    known = set(sys.modules)
+    cuts = Cuts.from_options(request["options"])
+    status = run_seed(request["target"], request["seed"], cuts, covered=True)
+    late.write("\n".join(name for name in sys.modules if name not in known))
+    late.flush()
+    return status

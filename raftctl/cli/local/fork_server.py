@@ -10,7 +10,7 @@ import sys
 
 from raftctl.cli import _node_process as node_process
 from raftctl.cli import main as command_line
-from raftctl.localcluster.fork_server import serve
+from raftctl.localcluster.fork_server import serve_nodes
 from raftctl.plugins import load_broker
 
 BROKER_PLUGIN = "kafka"
@@ -22,7 +22,7 @@ def main() -> None:
     load_broker(BROKER_PLUGIN)
     # What is shared stays shared: the collector would write into every object's header.
     gc.freeze()
-    serve(sys.stdin, sys.stdout, command_line.run)
+    serve_nodes(sys.stdin, sys.stdout, command_line.run)
 
 
 if __name__ == "__main__":

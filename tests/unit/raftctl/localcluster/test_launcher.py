@@ -101,8 +101,8 @@ def test_threads_get_nodes_of_their_own(
 def test_without_its_process_nodes_start_all_the_same(tmp_path: Path, absent: Path) -> None:
     log = tmp_path / "node.log"
     with NodeLauncher() as launcher:
-        launcher._process.send_signal(signal.SIGKILL)
-        launcher._process.wait()
+        launcher._server._process.send_signal(signal.SIGKILL)
+        launcher._server._process.wait()
         assert "cannot be read" in ended(launcher.launch(absent, log), log)
 
 
@@ -111,7 +111,7 @@ def test_an_interrupted_request_does_not_answer_the_next(
 ) -> None:
     with NodeLauncher() as launcher:
         with monkeypatch.context() as patched:
-            patched.setattr(launcher._process, "stdout", Interrupted())
+            patched.setattr(launcher._server._process, "stdout", Interrupted())
             with pytest.raises(KeyboardInterrupt):
                 launcher.launch(absent, tmp_path / "lost.log")
         log = tmp_path / "node.log"
@@ -123,3 +123,6 @@ class Interrupted:
 
     def readline(self) -> str:
         raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Nothing is open."""
