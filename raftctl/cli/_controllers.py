@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10.0
 TimeoutOption = Annotated[
-    float, typer.Option(help="Seconds to wait for the controllers.", min=0.001, max=86_400)
+    float,
+    typer.Option(metavar="SECONDS", help="Longest wait for an answer.", min=0.001, max=86_400),
 ]
 
 

@@ -62,12 +62,17 @@ PropertyOption = Annotated[
     typer.Option(metavar="KEY=VALUE", help="A setting of librdkafka's client, e.g. `acks=1`."),
 ]
 TopicOption = Annotated[
-    str, typer.Option("--topic", metavar="TOPIC", callback=not_empty("--topic"))
+    str,
+    typer.Option(
+        "--topic", metavar="TOPIC", callback=not_empty("--topic"), help="Topic of the records."
+    ),
 ]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Checks the request; changes nothing.")
 ]
-ValidateOption = Annotated[bool, typer.Option(help="Checks the request; changes nothing.")]
+ValidateOption = Annotated[
+    bool, typer.Option("--validate-only", help="Checks the request; changes nothing.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ GROUPS = {
     "bench": "clients.bench",
     "console": "clients.console",
     "topics": "kafka.topics",
-    "partitions": "kafka.placement.partitions",
+    "partitions": "kafka.topics:partitions",
     "configs": "kafka.configs",
     "quotas": "kafka.access.quotas",
     "acls": "kafka.access.acls",
@@ -40,7 +40,7 @@ GROUPS = {
     "log": "offline.log",
     "metadata": "offline.metadata",
 }
-"""Name -> the module of `raftctl.cli` whose `app` has the group's commands."""
+"""Name -> the module of `raftctl.cli` whose `app` has the group's commands, or `module:name`."""
 
 COMMANDS = {
     "delete-records": "kafka.delete_records",
@@ -129,10 +129,14 @@ def make_app(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
     app.callback(invoke_without_command=True)(_root)
     for name in names:
         if name in GROUPS:
-            app.add_typer(import_module(f"raftctl.cli.{GROUPS[name]}").app, name=name)
+            module, _, group = GROUPS[name].partition(":")
+            commands = getattr(import_module(f"raftctl.cli.{module}"), group or "app")
+            app.add_typer(commands, name=name)
         else:
-            module = import_module(f"raftctl.cli.{COMMANDS[name]}")
-            app.command(name=name)(flattened(getattr(module, name.replace("-", "_"))))
+            function = getattr(
+                import_module(f"raftctl.cli.{COMMANDS[name]}"), name.replace("-", "_")
+            )
+            app.command(name=name)(flattened(function))
     return app
 
 

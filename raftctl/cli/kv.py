@@ -154,7 +154,8 @@ CommandArgument = Annotated[
     list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Runs while the lock is held.")
 ]
 CountOption = Annotated[
-    int | None, typer.Option("--count", min=1, help="Number of lines after which it ends.")
+    int | None,
+    typer.Option("--count", metavar="N", min=1, help="Number of lines after which it ends."),
 ]
 
 
@@ -166,14 +167,17 @@ class Holding(Controllers):
         float,
         typer.Option(
             "--session-timeout",
-            help="Seconds after which a dead holder loses the lock.",
+            metavar="SECONDS",
+            help="Time after which a dead holder loses the lock.",
             min=SESSION_TIMEOUT_MIN_MS / 1000,
             max=SESSION_TIMEOUT_MAX_MS / 1000,
         ),
     ] = 10.0
     wait: Annotated[
         float | None,
-        typer.Option("--wait", help="Seconds to wait for the lock; default: no limit.", min=0),
+        typer.Option(
+            "--wait", metavar="SECONDS", help="Longest wait for the lock; default: no limit.", min=0
+        ),
     ] = None
 
     def run(self, name: str, value: bytes, command: Sequence[str] | None) -> None:
@@ -204,7 +208,9 @@ class Holding(Controllers):
 def list_keys(
     quorum: Controllers,
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Default: all keys.")] = "",
-    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of keys.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Largest number of keys.")
+    ] = None,
 ) -> None:
     """Lists keys in order. They are no older than any write that was answered before."""
     wanted = utf8(prefix)
@@ -233,7 +239,10 @@ def watch(
         bool, typer.Option("--prefix", help="Watches all keys that begin with KEY.")
     ] = False,
     start: Annotated[
-        int | None, typer.Option("--from", min=0, help="Offset to begin at; default: from now on.")
+        int | None,
+        typer.Option(
+            "--from", metavar="OFFSET", min=0, help="Offset to begin at; default: the end."
+        ),
     ] = None,
     count: CountOption = None,
 ) -> None:
@@ -283,7 +292,7 @@ def lock(
     holding: Holding,
     command: CommandArgument = None,
 ) -> None:
-    """Holds a lock, while a command runs if one is given. Who waits is served in order.
+    """Holds a lock, while a command runs if one is given. Waiting clients are served in order.
 
     The command finds RAFTCTL_LOCK and its fencing token RAFTCTL_LOCK_TOKEN in its environment, for
     `raftctl kv put --lock --fence`.

@@ -203,9 +203,9 @@ def add_voter(
 @app.command()
 def remove_voter(
     quorum: Controllers,
-    controller_id: Annotated[int, typer.Option(help="The node id of the voter.")],
+    controller_id: Annotated[int, typer.Option(metavar="ID", help="The node id of the voter.")],
     controller_directory_id: Annotated[
-        str, typer.Option(help="Its directory id, as quorum describe shows it.")
+        str, typer.Option(metavar="ID", help="Its directory id, as quorum describe shows it.")
     ],
 ) -> None:
     """Takes the vote from a controller, which may be down. It goes on as an observer."""
@@ -227,7 +227,7 @@ def remove_voter(
 @app.command()
 def transfer(
     quorum: Controllers,
-    to: Annotated[int, typer.Option(help="Node id of the voter that shall lead.")],
+    to: Annotated[int, typer.Option(metavar="ID", help="Node id of the voter to lead.")],
 ) -> None:
     """Hands leadership to a voter that has the whole log."""
     remedies = {

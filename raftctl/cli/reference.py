@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from raftctl.cli._kafka_tools import REFUSED, TOOLS
 from raftctl.cli.app import make_app
 from raftctl.config import SECTIONS, explained_keys
 from raftctl.config.keys import key_of
@@ -134,6 +135,18 @@ def _cli_page() -> Iterator[str]:
         "result for programs."
     )
     yield from command_sections("raftctl", typer.main.get_command(make_app()))
+    yield from ("", "## Command lines of Apache Kafka's tools", "")
+    yield (
+        "They work as they are, with or without `kafka-` and `.sh`. A tool that is not listed has "
+        "the name of its command. An option without a counterpart is refused with its remedy."
+    )
+    yield from ("", "| tool | command |", "|---|---|")
+    for tool, words in TOOLS.items():
+        yield f"| `kafka-{tool}` | `raftctl {' '.join(words)}` |"
+    yield from ("", "| command | option | remedy |", "|---|---|---|")
+    for command, options in REFUSED.items():
+        for option, remedy in options.items():
+            yield f"| {' '.join(command) or 'all'} | `{option}` | {remedy} |"
 
 
 def command_sections(path: str, command: Any) -> Iterator[str]:

@@ -135,7 +135,7 @@ class EndToEndLoad(Load):
 
 @app.command()
 def produce(load: ProduceLoad) -> None:
-    """Writes records of random letters: rate and latencies.
+    """Measures how fast records are written. Values are random letters.
 
     A megabyte is 10^6 bytes of values. A latency is from the call to the acknowledgement.
     """
@@ -155,7 +155,7 @@ def produce(load: ProduceLoad) -> None:
 
 @app.command()
 def consume(load: ConsumeLoad) -> None:
-    """Reads records of all partitions, without a group: rate.
+    """Measures how fast records are read. Reads all partitions, without a group.
 
     A megabyte is 10^6 bytes of values.
     """

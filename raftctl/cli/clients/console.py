@@ -101,7 +101,10 @@ def produce(
     ] = None,
     header: HeaderOption = None,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for each acknowledgement.", min=0.1, max=3600)
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Longest wait for an acknowledgement.", min=0.1, max=3600
+        ),
     ] = 30.0,
     command_property: PropertyOption = None,
 ) -> None:

@@ -54,7 +54,8 @@ class Cluster(Printer):
 
     bootstrap_server: BootstrapOption
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for the cluster.", min=0.001, max=86_400)
+        float,
+        typer.Option(metavar="SECONDS", help="Longest wait for an answer.", min=0.001, max=86_400),
     ] = 15.0
 
     @cached_property

@@ -22,7 +22,7 @@ app = CommandGroup("Lists brokers and log directories; forgets brokers.")
 def list_brokers(
     cluster: Cluster,
 ) -> None:
-    """Lists the registered brokers; a fenced one serves nobody."""
+    """Lists the registered brokers; a fenced one serves no client."""
     with cluster.open() as client:
         brokers = client.describe_cluster()["brokers"]
     found = [
@@ -41,7 +41,8 @@ def list_brokers(
 def log_dirs(
     cluster: Cluster,
     broker: Annotated[
-        list[int] | None, typer.Option(help="A broker's id; may be repeated. Default: all.")
+        list[int] | None,
+        typer.Option(metavar="ID", help="A broker's id; may be repeated. Default: all."),
     ] = None,
 ) -> None:
     """Shows the log directories of brokers. Of each: replicas, bytes used and free, failures."""

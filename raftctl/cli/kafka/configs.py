@@ -91,7 +91,8 @@ EntityOption = Annotated[
     ),
 ]
 NameOption = Annotated[
-    str | None, typer.Option("--entity-name", help="The topic, the broker's id or the group.")
+    str | None,
+    typer.Option("--entity-name", metavar="NAME", help="The topic, the broker's id or the group."),
 ]
 DefaultOption = Annotated[
     bool,
@@ -105,12 +106,12 @@ def describe(
     entity_type: EntityOption,
     entity_name: NameOption = None,
     entity_default: DefaultOption = False,
-    every: Annotated[bool, typer.Option("--all", help="Also what nobody has set.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also shows defaults.")] = False,
 ) -> None:
     """Shows what is in force and where each value comes from.
 
-    The synonyms of a config are the values it has from one place or another, the one in force
-    first; if that is reset, the next is.
+    Synonyms are the values that a config has from each source, the one in force first. If that
+    is reset, the next takes its place.
     """
     from kafka.protocol.admin import DescribeConfigsRequest as Ask
 
@@ -158,7 +159,7 @@ def alter(
         list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="Adds to a list.")
     ] = None,
     subtract: Annotated[
-        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Takes from one.")
+        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Takes from a list.")
     ] = None,
     add_config: Annotated[
         str,

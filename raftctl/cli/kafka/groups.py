@@ -106,7 +106,7 @@ def describe(
 ) -> None:
     """Shows a group's committed offsets, lag and members.
 
-    Partitions that nobody reads now are shown if the group has committed an offset there.
+    Partitions without a reader are shown if the group has committed an offset there.
     """
     found = _described(cluster, group)
     owners = _owners(found)

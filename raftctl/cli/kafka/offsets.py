@@ -42,7 +42,7 @@ def offsets(
     ] = None,
     time: Annotated[str, typer.Option(metavar="TIME", help=TIME_HELP)] = "-1",
 ) -> None:
-    """Shows where partitions begin or end, or a time begins.
+    """Shows the first or last offsets of partitions. Also those of a time.
 
     A partition without such a record, or without a leader, is left out.
     """

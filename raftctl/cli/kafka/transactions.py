@@ -80,7 +80,7 @@ def list_transactions(
         typer.Option(metavar="REGEX", help="Only ids that the expression matches as a whole."),
     ] = None,
 ) -> None:
-    """Lists transactional ids, and what they have come to."""
+    """Lists transactional ids with their states."""
     states = parse_states(state or ())
     with cluster.open() as client:
         by_broker = client.list_transactions(
@@ -121,7 +121,7 @@ def describe(
         typer.Argument(metavar="TRANSACTIONAL-ID", callback=not_empty("TRANSACTIONAL-ID")),
     ],
 ) -> None:
-    """Shows a transactional id and its transaction's place."""
+    """Shows a transactional id and its open transaction."""
     from kafka.errors import TransactionalIdNotFoundError
 
     with cluster.open() as client:
@@ -202,7 +202,7 @@ def find_hanging(
 ) -> None:
     """Finds open transactions that no coordinator will end.
 
-    Such a one keeps readers of committed records from going on; `abort` ends it.
+    Such a transaction holds up readers of committed records; `abort` ends it.
     """
     if partition is not None and topic is None:
         raise ConfigError("--partition N needs --topic TOPIC")
@@ -294,7 +294,7 @@ def abort(
 ) -> None:
     """Aborts a transaction in one partition. Its coordinator is not asked.
 
-    Of a transaction that is still attended this tears a part out: look with `find-hanging` first.
+    A transaction that a coordinator still knows would lose a part: look with `find-hanging` first.
     """
     from kafka import TopicPartition
     from kafka.admin import AbortTransactionSpec

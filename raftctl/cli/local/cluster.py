@@ -23,26 +23,30 @@ if TYPE_CHECKING:
 
 
 _CLEAR_SCREEN = "\x1b[2J\x1b[H"
+GraceOption = Annotated[float, typer.Option(metavar="SECONDS", help="Time until a node is killed.")]
 
 
 def up(
     printer: Printer,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
     controllers: Annotated[
-        int | None, typer.Option(help="Controllers of a new cluster; default: 3.")
+        int | None, typer.Option(metavar="N", help="Controllers of a new cluster; default: 3.")
     ] = None,
     brokers: Annotated[
-        int | None, typer.Option(help="Brokers of a new cluster; default: 3.")
+        int | None, typer.Option(metavar="N", help="Brokers of a new cluster; default: 3.")
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65_000, help="First port of a new cluster; default: any free ports."
+            metavar="PORT",
+            min=1,
+            max=65_000,
+            help="First port of a new cluster; default: any free ports.",
         ),
     ] = None,
     override: OverrideOption = None,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait until the cluster is ready.")
+        float, typer.Option(metavar="SECONDS", help="Longest wait until the cluster is ready.")
     ] = 60.0,
 ) -> None:
     """Starts a cluster on this machine and leaves it running.
@@ -86,7 +90,7 @@ def up(
 def down(
     printer: Printer,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
-    grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 60.0,
+    grace: GraceOption = 60.0,
 ) -> None:
     """Stops the nodes of a local cluster; data stays. Brokers go first, then controllers."""
     from raftctl.cli.local._left_over import warn_of_left_over
@@ -263,15 +267,16 @@ def restart(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only this node; may be repeated. Default: all."),
     ] = None,
-    grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 60.0,
+    grace: GraceOption = 60.0,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for in-sync replicas, for each node.")
+        float,
+        typer.Option(metavar="SECONDS", help="Longest wait for in-sync replicas, for each node."),
     ] = 120.0,
 ) -> None:
     """Restarts nodes of a local cluster, all or some. They read their files again.
 
     With --rolling clients go on meanwhile. Controllers go first, the active one last of them, then
-    brokers; each waits until all voters have caught up, all brokers are active and all replicas
+    brokers. Each waits until all voters have caught up, all brokers are active and all replicas
     are in sync. If this does not happen within --timeout, the remaining nodes are not restarted,
     and the exit status is 1.
     """

@@ -49,7 +49,9 @@ class DumpOptions(Printer):
     """What is printed of a log."""
 
     records: Annotated[bool, typer.Option(help="Prints the records of each batch, too.")] = True
-    start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0
+    start: Annotated[
+        int, typer.Option("--from", metavar="OFFSET", help="The first offset to show.")
+    ] = 0
 
 
 @app.command()
@@ -68,9 +70,9 @@ def dump(
     Of a partition also its indexes, producer snapshots and leader epochs. Of a data directory the
     metadata log, then all partitions.
 
-    Exit status 1 where a log is damaged, after all that is whole. The node may be running: then the
-    tail may be cut short by a write that is under way. Of a snapshot, which has offsets of its own,
-    everything is checked before anything is printed.
+    What is whole is printed first; exit status 1 if a log is damaged. While the node runs, the
+    tail may be cut short by a write that is under way. A snapshot has offsets of its own; it is
+    checked as a whole before anything is printed.
     """
     whole = [_dump_one(one, options) for one in targets]
     if not all(whole):

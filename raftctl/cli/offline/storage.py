@@ -28,7 +28,10 @@ def format_command(
     printer: Printer,
     config: ConfigOption,
     cluster_id: Annotated[
-        str, typer.Option("--cluster-id", help="Id from `random-uuid`, the same on every node.")
+        str,
+        typer.Option(
+            "--cluster-id", metavar="ID", help="Id from `random-uuid`, the same on every node."
+        ),
     ],
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", help="Leaves formatted directories as they are.")
@@ -52,8 +55,8 @@ def format_command(
 ) -> None:
     """Prepares the directories of a node. Writes meta.properties into each.
 
-    Of a controller without controller.quorum.voters it also says who votes first: one of
-    --standalone, --initial-controllers and --no-initial-controllers is needed.
+    A controller without controller.quorum.voters needs one of --standalone,
+    --initial-controllers and --no-initial-controllers, which name the first voters.
     """
     node = read_config_file(config)
     first = FirstVoters(standalone, initial_controllers, no_initial_controllers)

@@ -168,7 +168,7 @@ def remove(
         bool, typer.Option("--dry-run", help="Shows the rules that would go; changes nothing.")
     ] = False,
 ) -> None:
-    """Removes rules and shows which. Without principals or operations, the rules for any."""
+    """Removes rules and shows them. A principal or operation that is not named is any."""
     resources = _resources(topic, group, transactional_id, is_cluster)
     if not resources:
         raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")

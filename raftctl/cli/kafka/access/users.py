@@ -42,7 +42,9 @@ def list_users(
     cluster: Cluster,
     user: Annotated[
         list[str] | None,
-        typer.Option(help="Only this user; may be repeated.", callback=none_empty("--user")),
+        typer.Option(
+            metavar="USER", help="Only this user; may be repeated.", callback=none_empty("--user")
+        ),
     ] = None,
 ) -> None:
     """Lists users with their mechanisms; keys and salts stay hidden."""
@@ -62,7 +64,12 @@ def set_password(
     mechanism: MechanismOption = Mechanism.SCRAM_SHA_512,
     iterations: Annotated[
         int,
-        typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="How costly a guess shall be."),
+        typer.Option(
+            min=ITERATIONS_MIN,
+            max=ITERATIONS_MAX,
+            metavar="N",
+            help="Rounds of hashing: the more, the costlier a guess.",
+        ),
     ] = ITERATIONS,
     password_file: Annotated[
         str | None,

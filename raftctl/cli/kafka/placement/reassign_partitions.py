@@ -183,7 +183,8 @@ def reassign_partitions(
         typer.Option(metavar="FILE", help="Output of --generate, or a plan in that form."),
     ] = None,
     throttle: Annotated[
-        int | None, typer.Option(help="Bytes a second for each broker, for --execute.", min=1)
+        int | None,
+        typer.Option(metavar="N", help="Bytes a second for each broker, for --execute.", min=1),
     ] = None,
 ) -> None:
     """Moves partitions to other brokers. Give one of --generate, --execute, --verify, --cancel
