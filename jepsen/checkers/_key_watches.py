@@ -32,7 +32,7 @@ class _Change(NamedTuple):
     key: Any
     value: Any
 
-    def told(self) -> dict[str, Any]:
+    def detail(self) -> dict[str, Any]:
         """For programs."""
         return {"version": self.version, "key": self.key, "value": self.value}
 
@@ -145,12 +145,12 @@ def _unexpected(known: _Known, seen: Sequence[_Seen]) -> Iterator[Anomaly]:
             certain = known.changes.get(change.version)
             if certain is not None:
                 if certain != change or known.begun.get(change.version, -1) > one.line:
-                    yield Anomaly("unexpected", change.told(), (one.line,))
+                    yield Anomaly("unexpected", change.detail(), (one.line,))
                 continue
             what = change.key, change.value
             asked = known.open.get(what, [])
             if sum(line < one.line for line in asked) <= explained[what]:
-                yield Anomaly("unexpected", change.told(), (one.line,))
+                yield Anomaly("unexpected", change.detail(), (one.line,))
                 continue
             explained[what] += 1
             known.changes[change.version] = change
@@ -161,7 +161,7 @@ def _disorder(watch: _Seen) -> Iterator[Anomaly]:
     for change in watch.changes:
         if change.version <= last:
             name = "repeated" if change.version == last else "out-of-order"
-            yield Anomaly(name, {**change.told(), "after": last}, (watch.line,))
+            yield Anomaly(name, {**change.detail(), "after": last}, (watch.line,))
         last = change.version
 
 
@@ -169,14 +169,14 @@ def _missed(known: _Known, watches: Sequence[_Seen]) -> Iterator[Anomaly]:
     """A known change between the begin of a watch and its end that it was not told of."""
     versions = sorted(known.changes)
     for watch in watches:
-        told = {change.version for change in watch.changes}
+        received = {change.version for change in watch.changes}
         first = bisect_left(versions, watch.begin)
-        end = max([*told, _newest_key(known, watch.asked)])
+        end = max([*received, _newest_key(known, watch.asked)])
         for version in versions[first : bisect_right(versions, end)]:
-            if version not in told:
+            if version not in received:
                 acknowledged = known.lines.get(version)
                 lines = (watch.line,) if acknowledged is None else (acknowledged, watch.line)
-                yield Anomaly("missed", known.changes[version].told(), lines)
+                yield Anomaly("missed", known.changes[version].detail(), lines)
 
 
 def _newest_key(known: _Known, line: int) -> int:

@@ -93,7 +93,7 @@ class Interpreter:
         """Wait until an operation has ended, or so long; returns the updated generator."""
         if not self._completed:
             await self._sleep(wait_s)
-        return self._told(generator) if self._completed else generator
+        return self._updated(generator) if self._completed else generator
 
     async def _sleep(self, wait_s: float | None) -> None:
         # A future and a timer: `asyncio.timeout` around a queue costs several times as much.
@@ -110,7 +110,7 @@ class Interpreter:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
-    def _told(self, generator: Generator) -> Generator:
+    def _updated(self, generator: Generator) -> Generator:
         """The generator after what has ended first."""
         thread, op, (kind, value, error) = self._completed.popleft()
         event = self._note(op.process, kind, op.f, value, op.key, error)

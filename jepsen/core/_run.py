@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jepsen.generator.core import Generator
     from jepsen.history import Op
 
-SETTLE_S = 3.0
+RECOVERY_S = 3.0
 FINAL_S = 60.0
 LEADER_POLL_S = 1.0
 
@@ -138,6 +138,6 @@ class Run:
         return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
 
     def _ending(self) -> Generator:
-        settle = Sleep(SETTLE_S if self._spec.nemesis else 0)
-        final = TimeLimit(FINAL_S, clients(Stagger(SETTLE_S / 10, self._workload.final)))
-        return phases(healing(), settle, final)
+        recovery = Sleep(RECOVERY_S if self._spec.nemesis else 0)
+        final = TimeLimit(FINAL_S, clients(Stagger(RECOVERY_S / 10, self._workload.final)))
+        return phases(healing(), recovery, final)

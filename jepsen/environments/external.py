@@ -55,14 +55,14 @@ class Control:
         """Asks for the nodes. InputError for a program that does not say which there are."""
         self._words = split(command)
         try:
-            told = subprocess.run(
+            answer = subprocess.run(
                 [*self._words, "nodes"], capture_output=True, text=True, timeout=TAKES_S
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise InputError(f"--control {command}: {error}") from None
-        if told.returncode:
-            raise InputError(f"--control {command}: nodes: {_last_line(told.stderr)}")
-        self.nodes = [_node(line, command) for line in told.stdout.splitlines()]
+        if answer.returncode:
+            raise InputError(f"--control {command}: nodes: {_last_line(answer.stderr)}")
+        self.nodes = [_node(line, command) for line in answer.stdout.splitlines()]
         if not self.names("broker"):
             raise InputError(f"--control {command}: nodes: no line `broker NAME ID`")
 
@@ -249,8 +249,8 @@ async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) 
             topics = {one["topic"]: one for one in await admin.describe_topics()}
         brokers = len(cluster["brokers"])
         if replication > brokers:
-            told = "1 broker serves" if brokers == 1 else f"{brokers} brokers serve"
-            raise InputError(f"--replication {replication}: {told}; give a lower one")
+            serving = "1 broker serves" if brokers == 1 else f"{brokers} brokers serve"
+            raise InputError(f"--replication {replication}: {serving}; give a lower one")
         if topic not in topics:
             return
         parts = [TopicPartition(topic, one["partition"]) for one in topics[topic]["partitions"]]

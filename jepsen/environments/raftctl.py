@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _told(*, reads: bool = False) -> Iterator[None]:
+def _key_value_errors(*, reads: bool = False) -> Iterator[None]:
     """What the client raises, as what it means: only a lost answer to a write leaves doubt."""
     try:
         yield
@@ -62,34 +62,34 @@ class RaftctlKeyValues(KeyValues):
             await self._client.__aexit__(None, None, None)
 
     async def read(self, key: str) -> bytes | None:
-        with _told(reads=True):
+        with _key_value_errors(reads=True):
             entry = await self._client.get(key)
         return None if entry is None else entry.value
 
     async def write(self, key: str, value: bytes) -> int:
-        with _told():
+        with _key_value_errors():
             return await self._client.put(key, value)
 
     async def delete(self, key: str) -> int | None:
-        with _told():
+        with _key_value_errors():
             return await self._client.delete(key)
 
     async def cas(self, key: str, expected: bytes, value: bytes) -> bool:
-        with _told():
+        with _key_value_errors():
             return await self._client.cas(key, value, expected=expected) is not None
 
     async def keys(self, prefix: str) -> list[str]:
-        with _told(reads=True):
+        with _key_value_errors(reads=True):
             return [one.key.removeprefix(prefix) async for one in self._client.list(prefix)]
 
     async def listed(self, prefix: str) -> tuple[int, list[Change]]:
         """See `KeyValues`; what is on one page is of one version."""
-        with _told(reads=True):
+        with _key_value_errors(reads=True):
             page = await self._client.page(prefix)
         return page.offset, [Change(one.version, one.key, one.value) for one in page.entries]
 
     async def changes(self, prefix: str, start: int) -> AsyncGenerator[Change]:
-        with _told(reads=True):
+        with _key_value_errors(reads=True):
             async with aclosing(self._client.watch(prefix=prefix, start=start)) as events:
                 async for event in events:
                     yield Change(event.version, event.key, event.value)
@@ -97,7 +97,7 @@ class RaftctlKeyValues(KeyValues):
     async def acquire(self, lock: str, session_timeout_s: float) -> int:
         await self.release()
         wanted = self._client.lock(lock, session_timeout_s=session_timeout_s)
-        with _told():
+        with _key_value_errors():
             await wanted.__aenter__()
         self._lock = wanted
         return wanted.token
@@ -106,13 +106,13 @@ class RaftctlKeyValues(KeyValues):
         """As a program does that does not look whether its lock is lost: see `KeyValues`."""
         believed = self._client.lock(lock)
         believed.token = token
-        with _told():
+        with _key_value_errors():
             await self._client.put(key, value, guard=believed)
 
     async def release(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:
-            with _told():
+            with _key_value_errors():
                 await lock.__aexit__(None, None, None)
 
 

@@ -168,9 +168,11 @@ def _heading(text: str) -> str:
 def _checkers(checkers: Mapping[str, Any]) -> Iterator[str]:
     yield "<table><tr><th>checker</th><th>verdict</th><th>found</th></tr>"
     for name, verdict in checkers.items():
-        reason, told = verdict.get("why_unknown"), format_statistics(verdict["statistics"])
-        told = "<br>".join(one for one in (cut(reason or ""), told) if one)
-        yield (f"<tr><td>{escape(name)}</td><td>{WORDS[verdict['valid']]}</td><td>{told}</td></tr>")
+        reason, shown = verdict.get("why_unknown"), format_statistics(verdict["statistics"])
+        shown = "<br>".join(one for one in (cut(reason or ""), shown) if one)
+        yield (
+            f"<tr><td>{escape(name)}</td><td>{WORDS[verdict['valid']]}</td><td>{shown}</td></tr>"
+        )
     yield "</table>"
 
 
@@ -479,8 +481,8 @@ def _verdict(row: Row) -> str:
 def _filters(workload: str, faults: str) -> Iterator[str]:
     yield "<h2>All runs</h2>"
     if workload or faults:
-        told = " under ".join(one for one in (workload, faults) if one)
-        yield f'<p>Only {escape(told)}: <a href="/">show all</a></p>'
+        shown = " under ".join(one for one in (workload, faults) if one)
+        yield f'<p>Only {escape(shown)}: <a href="/">show all</a></p>'
 
 
 def _link(text: str, **query: str) -> str:

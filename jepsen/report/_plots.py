@@ -114,12 +114,12 @@ def line(points: Iterable[tuple[float, float]], colour: str) -> str:
 
 def svg(title: str, scale: Scale, parts: Iterable[str], about: str = "") -> str:
     """A plot with its axis of time. `about`: for whoever does not see it."""
-    told = f"<desc>{escape(about)}</desc>" if about else ""
+    description = f"<desc>{escape(about)}</desc>" if about else ""
     shapes = "".join([*_times(scale), *parts])
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(title)}">'
-        f"{told}{shapes}</svg>"
+        f"{description}{shapes}</svg>"
     )
 
 
@@ -152,7 +152,7 @@ class Window:
     kind: str
     begin_s: float
     end_s: float
-    told: str
+    description: str
     """What was done to whom, for people."""
 
 
@@ -178,8 +178,8 @@ def windows(history: Sequence[Op]) -> list[Window]:
         closing = list(opened) if op.f == HEAL else [_ENDS[op.f]] if op.f in _ENDS else []
         for kind in closing:
             if kind in opened:
-                begin_s, told = opened.pop(kind)
-                found.append(Window(kind, begin_s, at_s, told))
+                begin_s, description = opened.pop(kind)
+                found.append(Window(kind, begin_s, at_s, description))
         # Nothing is broken by a fault that hit nobody.
         if not kind_struck(op):
             continue
@@ -187,7 +187,9 @@ def windows(history: Sequence[Op]) -> list[Window]:
             opened.setdefault(op.f, (at_s, in_words(op)))
         elif op.f in PACKAGES:
             found.append(Window(op.f, at_s, at_s, in_words(op)))
-    found += [Window(kind, begin, last_s, told) for kind, (begin, told) in opened.items()]
+    found += [
+        Window(kind, begin, last_s, description) for kind, (begin, description) in opened.items()
+    ]
     return sorted(found, key=lambda window: window.begin_s)
 
 
@@ -327,7 +329,7 @@ def _shades(scale: Scale, broken: Iterable[Window]) -> Iterator[str]:
         yield (
             f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="{HEIGHT - BOTTOM}" '
             f'fill="{SHADES.get(one.kind, "#999")}" opacity="0.25">'
-            f"<title>{escape(one.told)}</title></rect>"
+            f"<title>{escape(one.description)}</title></rect>"
         )
 
 
@@ -366,10 +368,10 @@ def failing_window(anomaly: Mapping[str, Any], history: Sequence[Op]) -> str:
         top = HEAD + ROW * rows[int(one.invoke.process)]
         parts += _bar(one, failing, begin, end, top)
     states = ", ".join(anomaly.get("possible-states", ()))
-    told = f"Before line {failing} the value may have been: {states or 'nothing possible'}"
+    sentence = f"Before line {failing} the value may have been: {states or 'nothing possible'}"
     return (
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="Failing window">'
-        f'<text x="0" y="14">{escape(told)}</text>{"".join(parts)}</svg>'
+        f'<text x="0" y="14">{escape(sentence)}</text>{"".join(parts)}</svg>'
     )
 
 
@@ -385,11 +387,11 @@ def _shown(anomaly: Mapping[str, Any], history: Sequence[Op]) -> list[Operation]
         and one.type is not OpType.FAIL
     ]
     named = set(anomaly["lines"])
-    told = [one for one in mine if {one.invoke.index, _end(one)} & named]
-    ended = [one for one in mine if one not in told and one.type is OpType.OK]
+    involved = [one for one in mine if {one.invoke.index, _end(one)} & named]
+    ended = [one for one in mine if one not in involved and one.type is OpType.OK]
     ended = sorted((one for one in ended if _end(one) < failing), key=_end)[-BEFORE:]
-    unknown = [one for one in mine if one not in told and one.type is OpType.INFO][-BEFORE:]
-    shown = [*ended, *unknown, *told[-OPERATIONS_SHOWN_MAX:]]
+    unknown = [one for one in mine if one not in involved and one.type is OpType.INFO][-BEFORE:]
+    shown = [*ended, *unknown, *involved[-OPERATIONS_SHOWN_MAX:]]
     return sorted(shown, key=lambda one: one.invoke.index)
 
 

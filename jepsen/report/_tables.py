@@ -26,10 +26,10 @@ def readable_time(name: str) -> str:
     """`2026-11-23 12:45:12 UTC` of `20261123T124512`; what is no such name stays as it is."""
     stamp, _, number = name.partition(".")
     try:
-        told = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).strftime(_SHOWN)
+        text = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).strftime(_SHOWN)
     except ValueError:
         return name
-    return f"{told} ({number})" if number else told
+    return f"{text} ({number})" if number else text
 
 
 def lasted(seconds: float) -> str:
@@ -71,25 +71,27 @@ def format_statistics(statistics: Mapping[str, Any]) -> str:
 def _lines(statistics: Mapping[str, Any]) -> Iterator[str]:
     plain = {name: value for name, value in statistics.items() if not isinstance(value, Mapping)}
     if plain:
-        yield _told(plain)
+        yield _format(plain)
     for name, value in statistics.items():
         if not isinstance(value, Mapping) or not value:
             continue
         if any(isinstance(inner, Mapping) for inner in value.values()):
-            yield from (f"{_words(name)} of {key}: {_told(inner)}" for key, inner in value.items())
+            yield from (
+                f"{_words(name)} of {key}: {_format(inner)}" for key, inner in value.items()
+            )
         else:
-            yield f"{_words(name)}: {_told(value)}"
+            yield f"{_words(name)}: {_format(value)}"
 
 
-def _told(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{_words(str(name))} {_told(one)}" for name, one in value.items())
+        return ", ".join(f"{_words(str(name))} {_format(one)}" for name, one in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(_told(one) for one in value) or "none"
+        return " ".join(_format(one) for one in value) or "none"
     return "yes" if value is True else "no" if value is False else str(value)
 
 
 def _words(name: str) -> str:
     """`longest outage (s)` of `longest_outage_s`."""
-    told = name.removesuffix("_s").replace("_", " ")
-    return f"{told} (s)" if name.endswith("_s") else told
+    text = name.removesuffix("_s").replace("_", " ")
+    return f"{text} (s)" if name.endswith("_s") else text

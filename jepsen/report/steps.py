@@ -191,10 +191,10 @@ def _history(name: str, verdict: Verdict) -> Iterator[str]:
         key: value for key, value in verdict.statistics.items() if not key.startswith(JUDGED_BY)
     }
     found = statistics.pop("found", {})
-    told = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in statistics.items())
+    shown = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in statistics.items())
     yield f"<h2>{escape(name)}</h2>"
     why = escape(verdict.why_unknown)
-    yield f'<p class="card {word}"><b>{word}</b> {why}<br>{escape(told)}</p>'
+    yield f'<p class="card {word}"><b>{word}</b> {why}<br>{escape(shown)}</p>'
     if found:
         yield "<table><tr><th>anomaly</th><th>how many</th></tr>"
         for kind, count in found.items():

@@ -73,7 +73,7 @@ def check(
     files that are no histories, or not of this checker.
     """
     if question.checker == TRACE:
-        return _told(check_trace(spark, files, scratch), files, question, folder)
+        return _verdicts_of(check_trace(spark, files, scratch), files, question, folder)
     histories = load(spark, files, failures, scratch)
     verdicts = judge(spark, histories, question, folder, scratch)
     if series:
@@ -86,10 +86,10 @@ def judge(
 ) -> dict[str, Verdict]:
     """As `check`, of histories that are loaded."""
     tune(spark, histories.rows)
-    return _told(_found(histories, question, scratch), histories.names, question, folder)
+    return _verdicts_of(_found(histories, question, scratch), histories.names, question, folder)
 
 
-def _told(
+def _verdicts_of(
     found: Findings, names: Sequence[str], question: Question, folder: Path
 ) -> dict[str, Verdict]:
     """By history its verdict; of those named also where nothing was found."""

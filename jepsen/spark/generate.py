@@ -301,8 +301,8 @@ class _Log:
             kind = "fail"
         if fault != UNEXPECTED:
             asked = f'[["send","{self._key}",{value}]]'
-            told = f'[["send","{self._key}",[{self._offset},{value}]]]'
-            result = told if kind == "ok" else asked
+            acknowledged = f'[["send","{self._key}",[{self._offset},{value}]]]'
+            result = acknowledged if kind == "ok" else asked
             yield (processes[place], "send", kind, *self._moment(value), asked, result)
         if kind == "info":
             processes[place] = self._fresh()

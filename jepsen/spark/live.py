@@ -110,7 +110,7 @@ _SEEN = pa.schema(
     ]
 )
 """What a task says of all of its keys. JSON lists are `why_unknown`, `anomalies` (name, detail,
-lines, key) of those with news, and `kept`: the micro-batches whose folders still are needed."""
+lines, key) of those judged, and `kept`: the micro-batches whose folders still are needed."""
 _SEEN_SQL = (
     "keys long, operations long, keys_invalid long, keys_unknown long, why_unknown string, "
     "refused string, anomalies string, kept string"
@@ -141,8 +141,9 @@ class Asked(NamedTuple):
 
 
 def judged(operations: DataFrame, partitions: int, asked: Asked) -> list[dict[str, Any]]:
-    """Judges the keys that a micro-batch of `OPERATIONS` has news of; by partition what is known of
-    all keys (`_SEEN`).
+    """Judge the keys with new operations in a micro-batch of `OPERATIONS`.
+
+    Returns `_SEEN` of all keys, by partition.
 
     `partitions` is the same for all micro-batches.
     """
@@ -168,13 +169,13 @@ def taken(came: pa.Table, asked: Asked, partition: int, attempt: int) -> pa.Reco
     keys = pc.unique(came["key"].filter(pc.is_valid(came["complete_index"])))
     checkpoints, others = _split(files.checkpoints(), keys)
     judge = _KeyJudge(asked.question, lenient=pc.any(came["lenient"]).as_py() or False)
-    news, needs = judge.judge(checkpoints, files.needed(checkpoints), _split(came, keys)[0])
+    updated, needs = judge.judge(checkpoints, files.needed(checkpoints), _split(came, keys)[0])
     others, moved = files.moved(others)
     counts = dict(zip(*_counts(needs["key"]), strict=True))
-    needed = pa.array([counts.get(key, 0) for key in news["key"].to_pylist()])
-    checkpoints = pa.concat_tables([others, files.kept_here(news, needed)])
+    needed = pa.array([counts.get(key, 0) for key in updated["key"].to_pylist()])
+    checkpoints = pa.concat_tables([others, files.kept_here(updated, needed)])
     files.write(checkpoints, pa.concat_tables([needs, moved]))
-    return _told(checkpoints, judge, asked.shown_max)
+    return _summary(checkpoints, judge, asked.shown_max)
 
 
 def _counts(keys: pa.ChunkedArray) -> tuple[list[str], list[int]]:
@@ -250,7 +251,7 @@ def _split(table: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Table]:
     return table.filter(among), table.filter(pc.invert(among))
 
 
-def _told(checkpoints: pa.Table, judge: _KeyJudge, shown_max: int) -> pa.RecordBatch:
+def _summary(checkpoints: pa.Table, judge: _KeyJudge, shown_max: int) -> pa.RecordBatch:
     valid = checkpoints["valid"]
     first = sorted(judge.anomalies, key=lambda one: (one["lines"], one["key"]))[:shown_max]
     why = pc.unique(checkpoints.filter(pc.equal(valid, UNKNOWN))["why_unknown"]).to_pylist()
@@ -268,7 +269,7 @@ def _told(checkpoints: pa.Table, judge: _KeyJudge, shown_max: int) -> pa.RecordB
 
 
 class _KeyJudge:
-    """Judges the keys of a task that have news."""
+    """Judge the keys of a task with new operations."""
 
     def __init__(self, question: Question, *, lenient: bool) -> None:
         self._question = question
@@ -315,7 +316,7 @@ class _KeyJudge:
         initial = text_of(self._model.initial)
         lenient = self._model.nil_read_matches
         found = valid_keys(
-            operations, initial, states, lenient=lenient, settle=RECHECKED_OPERATIONS
+            operations, initial, states, lenient=lenient, operations_min=RECHECKED_OPERATIONS
         )
         return [key for key in found if key in fits]
 
@@ -394,13 +395,18 @@ _PAIR = rf"^\[(?P<a>{_ONE_VALUE}),(?P<b>{_ONE_VALUE})\]$"
 
 
 def valid_keys(
-    operations: pa.Table, initial: str, states: Mapping[str, str], *, lenient: bool, settle: int
+    operations: pa.Table,
+    initial: str,
+    states: Mapping[str, str],
+    *,
+    lenient: bool,
+    operations_min: int,
 ) -> list[str]:
     """Keys that are certainly linearizable, of operations with the columns of `NEEDED`.
 
-    Left out are those that have `settle` operations or more before a moment when nothing was under
-    way. `initial` is the value of a register before its first operation, `states` that of some
-    keys; both are text.
+    Left out are those that have `operations_min` operations or more before a quiescent point.
+    `initial` is the value of a register before its first operation, `states` that of some keys;
+    both are text.
     """
     from jepsen.compiled.registers import judge_rows
 
@@ -430,7 +436,7 @@ def valid_keys(
     ]
     table = np.concatenate([rows, np.array(before, np.int64).reshape(-1, 6)])
     found = judge_rows(bytearray(table.tobytes()), int(code[-1]))
-    left |= _settling(number, meant, invoked, returned, operations, settle)
+    left |= _quiescent(number, meant, invoked, returned, operations, operations_min)
     return [names[key] for key, verdict, *_ in found if verdict == codes.VALID and key not in left]
 
 
@@ -487,13 +493,13 @@ def _times(operations: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.asarray(operations["invoke_index"]), np.asarray(returned)
 
 
-def _settling(
+def _quiescent(
     number: NDArray[np.int64],
     meant: NDArray[np.int64],
     invoked: NDArray[np.int64],
     returned: NDArray[np.int64],
     operations: pa.Table,
-    settle: int,
+    operations_min: int,
 ) -> set[int]:
     """The keys with so many operations before a moment when nothing was under way."""
     order = np.lexsort((invoked, number))
@@ -505,7 +511,7 @@ def _settling(
     fresh: NDArray[np.bool_] = np.append(True, key[1:] != key[:-1])
     first = np.maximum.accumulate(np.where(fresh, np.arange(len(key)), 0))
     place = np.arange(len(key)) - first
-    quiet = (place >= settle) & (np.append(0, latest[:-1]) < begin + key * _FAR)
+    quiet = (place >= operations_min) & (np.append(0, latest[:-1]) < begin + key * _FAR)
     return set(np.unique(key[quiet]).tolist())
 
 
@@ -556,7 +562,7 @@ class _Whole:
 
 
 class _ByKey:
-    """Judges the keys that have news, from what is known of them."""
+    """Judge the keys with new operations, from their checkpoints."""
 
     def __init__(self, history: str, question: Question, partitions: int, scratch: Path) -> None:
         self._history = history

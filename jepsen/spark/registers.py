@@ -574,19 +574,19 @@ def check_linearizable(
     if not is_for_kernel(histories, initial):
         return _without_kernel(histories.operations, histories.rows, question, scratch)
     judged = kept(judge_all(histories, initial), scratch / "judged")
-    settled = _valid(judged.where(f"verdict = {codes.VALID}"), "kernel")
+    valid = _valid(judged.where(f"verdict = {codes.VALID}"), "kernel")
     left = judged.where(f"verdict <> {codes.VALID}")
     counts = left.agg(sql.count("*"), sql.sum("operations")).first()
     keys, rows = (counts[0], counts[1] or 0) if counts else (0, 0)
     if not keys:
-        return settled
+        return valid
     operations = histories.operations
     if rows < histories.rows:
         tune(operations.sparkSession, rows)
         operations = kept(rest_of(histories, left.select(*_KEY), keys), scratch / "rest")
     found = _without_kernel(operations, rows, question, scratch)
     wrong = left.where(f"verdict = {codes.INVALID}")
-    return settled.unionByName(_confirmed(found, wrong))
+    return valid.unionByName(_confirmed(found, wrong))
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ class GroupClient(LogClient):
         self._generation = None if member is None else member.generation
         keys = () if member is None else member.keys
         self._handed |= {key: pairs[-1][0] + 1 for key, pairs in found.items() if key in keys}
-        told = [] if member is None else [member.member_id, member.generation, list(keys)]
-        return [["poll", found], ["member", *told]]
+        fields = [] if member is None else [member.member_id, member.generation, list(keys)]
+        return [["poll", found], ["member", *fields]]
 
     async def _commit(self, op: Op) -> Completion:
         offsets = dict(self._handed)

@@ -268,7 +268,7 @@ class WatchClient(KvClient):
     async def _list(self) -> dict[str, Any]:
         at, keys = await self.connection.listed(PREFIX)
         self._next = at + 1
-        return {"at": at, "keys": [_told(change) for change in keys]}
+        return {"at": at, "keys": [_event_of(change) for change in keys]}
 
     async def _events(self, begin: int, seconds: float, until: int | None) -> dict[str, Any]:
         """What comes in that time, or up to a version; the next watch begins after it."""
@@ -279,7 +279,7 @@ class WatchClient(KvClient):
                 aclosing(self.connection.changes(PREFIX, begin)) as changes,
             ):
                 async for change in changes:
-                    events.append(_told(change))
+                    events.append(_event_of(change))
                     self._next = change.version + 1
                     if until is not None and change.version >= until:
                         break
@@ -291,7 +291,7 @@ class WatchClient(KvClient):
         return {"from": begin, "events": events}
 
 
-def _told(change: Change) -> list[Any]:
+def _event_of(change: Change) -> list[Any]:
     value = None if change.value is None else int(change.value)
     return [change.version, change.key.removeprefix(PREFIX), value]
 

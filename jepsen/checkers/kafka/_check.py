@@ -57,14 +57,14 @@ def check_kafka(history: Sequence[Op], *, ww_deps: bool = False) -> Verdict:
     found += offset_regressions(logs.calls)
     graph = _graph(logs, ww_deps=ww_deps)
     found += find_cycles(graph, KINDS, ORDERS, WRONG)
-    told = {one.name for one in found}
+    reported = {one.name for one in found}
     of_writes = find_cycles(graph, ("ww", *KINDS), ORDERS, WRONG) if ww_deps else []
     allowed = _allowed(logs)
     return judge(
         [one for one in found if one.name not in allowed],
         notes=[
             *(one for one in found if one.name in allowed),
-            *(one for one in of_writes if one.name not in told),
+            *(one for one in of_writes if one.name not in reported),
         ],
         why_unknown=_why_unknown(logs),
         sent=len(logs.writers),

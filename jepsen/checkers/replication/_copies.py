@@ -72,9 +72,9 @@ def check_copies(
         base, here = found
         lacking = [name for name, copy in copies.items() if name not in here and copy.start <= base]
         if _differ(here, committed):
-            return Compared(shared, _told(DIVERGED_BATCH, log, here, ()))
+            return Compared(shared, _anomaly(DIVERGED_BATCH, log, here, ()))
         if lacking and base < committed and not partial:
-            return Compared(shared, _told(LACKS_COMMITTED, log, here, lacking))
+            return Compared(shared, _anomaly(LACKS_COMMITTED, log, here, lacking))
         if len({batch.data for batch in here.values()}) > 1:
             break  # These tails go different ways, and all that follows does.
         shared += len(here) > 1
@@ -102,7 +102,7 @@ def _differ(here: Mapping[str, HeldBatch], committed: int) -> bool:
     return False
 
 
-def _told(name: str, log: str, here: Mapping[str, HeldBatch], lacking: Iterable[str]) -> Anomaly:
+def _anomaly(name: str, log: str, here: Mapping[str, HeldBatch], lacking: Iterable[str]) -> Anomaly:
     copies = {
         replica: {
             "end_offset": batch.end_offset,

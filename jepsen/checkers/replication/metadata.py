@@ -47,8 +47,8 @@ def is_led_by(one: Assignment, unfenced: Container[int]) -> bool:
 
 def may_follow(one: Assignment, old: Assignment) -> bool:
     """Whether epochs grew with the change: the partition's with any, the leader's with another."""
-    told = one.partition_epoch > old.partition_epoch and one.leader_epoch >= old.leader_epoch
-    return told and (one.leader == old.leader or one.leader_epoch > old.leader_epoch)
+    advances = one.partition_epoch > old.partition_epoch and one.leader_epoch >= old.leader_epoch
+    return advances and (one.leader == old.leader or one.leader_epoch > old.leader_epoch)
 
 
 class MetadataStep(NamedTuple):

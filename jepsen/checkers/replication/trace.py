@@ -110,14 +110,14 @@ def _event(op: Op) -> Event:
     if op.f == LEADER:
         if not isinstance(value, list | tuple) or list(map(type, value)) != [str, int]:
             raise HistoryError(f"line {op.index}: {op.f} needs [name, epoch]")
-        told = {"name": value[0], "epoch": value[1]}
-        return Event(op.index, node, 0, METADATA_LOG, op.f, told)
+        fields = {"name": value[0], "epoch": value[1]}
+        return Event(op.index, node, 0, METADATA_LOG, op.f, fields)
     whole = isinstance(op.key, str) and isinstance(value, dict)
-    told = {"life": 0, **value} if whole else {}
-    if not all(_is(told.get(name), kind) for name, kind in (*FIELDS[op.f].items(), _LIFE)):
+    fields = {"life": 0, **value} if whole else {}
+    if not all(_is(fields.get(name), kind) for name, kind in (*FIELDS[op.f].items(), _LIFE)):
         needed = ", ".join(FIELDS[op.f])
         raise HistoryError(f"line {op.index}: {op.f} needs a partition as key, and {needed}")
-    return Event(op.index, node, told["life"], op.key, op.f, told)
+    return Event(op.index, node, fields["life"], op.key, op.f, fields)
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -176,6 +176,6 @@ def _contradictions(events: Sequence[Event]) -> Iterator[Anomaly]:
             at_place.setdefault((claim.what, one.node), one.line)
     for (name, partition, at), at_place in made.items():
         if len({what for what, _ in at_place}) > 1:
-            told = [{"what": what, "node": node} for what, node in sorted(at_place)]
-            detail = {"partition": partition, "at": at, "told": told}
+            claims = [{"what": what, "node": node} for what, node in sorted(at_place)]
+            detail = {"partition": partition, "at": at, "told": claims}
             yield Anomaly(name, detail, tuple(sorted(at_place.values())))

@@ -61,28 +61,28 @@ def find_cycles(
     """
     found: list[Anomaly] = []
     for vertices in graph.components((*kinds, *orders)):
-        told: set[str] = set()
+        reported: set[str] = set()
         mine: list[Anomaly] = []
         for with_both in (False, True):
             if not any(one.name in wrong for one in mine):
                 part = _part(graph, vertices, kinds, orders, with_both=with_both)
-                mine += _cycles(part, kinds, orders, told)
+                mine += _cycles(part, kinds, orders, reported)
         found += mine
     return found
 
 
 def _cycles(
-    part: _Part, kinds: Sequence[str], orders: Sequence[str], told: set[str]
+    part: _Part, kinds: Sequence[str], orders: Sequence[str], reported: set[str]
 ) -> Iterator[Anomaly]:
     for order in ("", *orders):
         for name in CYCLES:
             full = f"{name}-{order}" if order else name
-            if full in told or _KINDS[name].first not in kinds:
+            if full in reported or _KINDS[name].first not in kinds:
                 continue
             extra = ("process",) if order == "process" else orders if order else ()
             cycle = _Search(part, name, extra).shortest()
             if cycle:
-                told |= implied(full)
+                reported |= implied(full)
                 yield _anomaly(full, cycle)
 
 

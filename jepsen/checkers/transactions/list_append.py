@@ -88,8 +88,8 @@ def check_list_append(history: Sequence[Op], consistency: str = STRICTEST) -> Ve
     notes: list[Anomaly] = []
     for one in [*inferred.anomalies, *cycles]:
         (notes if is_allowed(one, mine, consistency) else failing).append(one)
-    told = {one.name for one in (*failing, *notes)}
-    notes += [one for one in _other_cycles(inferred, mine) if one.name not in told]
+    reported = {one.name for one in (*failing, *notes)}
+    notes += [one for one in _other_cycles(inferred, mine) if one.name not in reported]
     unknown = "" if inferred.reads else NO_READS
     if not unknown and consistency != KAFKA and not _is_linked(inferred, mine, consistency):
         unknown = NO_EDGES
@@ -246,13 +246,13 @@ def micros_of(operation: Operation) -> list[Any]:
     asked, completion = operation.invoke.value, operation.completion
     if completion is None:
         return list(asked)
-    told = completion.value
+    result = completion.value
     if completion.type is OpType.OK:
-        return list(told)
-    is_whole = isinstance(told, list | tuple) and all(
-        one in told for one in asked if one[0] == "append"
+        return list(result)
+    is_whole = isinstance(result, list | tuple) and all(
+        one in result for one in asked if one[0] == "append"
     )
-    return list(told if is_whole else asked)
+    return list(result if is_whole else asked)
 
 
 def _txn(operation: Operation) -> _Txn:
@@ -277,7 +277,7 @@ def _alone(txn: _Txn) -> Iterator[Anomaly]:
     """`internal`: it does not see what it has read or appended itself. `future-read`: it sees what
     it appends later. One of each for a key at most. Nil is not the empty list to who read the other
     just before: as in Elle, what is read twice is the same."""
-    told: set[Any] = set()
+    reported: set[Any] = set()
     known: dict[Any, tuple[bool, tuple[Any, ...] | None]] = {}
     for f, key, value in txn.does:
         whole, expected = known.get(key, (False, ()))
@@ -285,8 +285,8 @@ def _alone(txn: _Txn) -> Iterator[Anomaly]:
             known[key] = (whole, (*(expected or ()), value))
             continue
         wrong = value != expected if whole else not _ends_with(value or (), expected or ())
-        if wrong and key not in told:
-            told.add(key)
+        if wrong and key not in reported:
+            reported.add(key)
             detail = {"key": key, "expected": expected, "found": value, "whole": whole}
             yield Anomaly("internal", detail, (txn.vertex,))
         known[key] = (True, value)
@@ -299,12 +299,12 @@ def _ends_with(seen: tuple[Any, ...], tail: tuple[Any, ...]) -> bool:
 
 def _future_reads(txn: _Txn) -> Iterator[Anomaly]:
     seen: dict[Any, set[Any]] = {}
-    told: set[Any] = set()
+    reported: set[Any] = set()
     for f, key, value in txn.does:
         if f == "r":
             seen.setdefault(key, set()).update(value or ())
-        elif value in seen.get(key, ()) and key not in told:
-            told.add(key)
+        elif value in seen.get(key, ()) and key not in reported:
+            reported.add(key)
             yield Anomaly("future-read", {"key": key, "value": value}, (txn.vertex,))
 
 
@@ -385,7 +385,7 @@ def _disorder(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Anomaly]:
 
     Each list of a key that is not as the longest begins is told once.
     """
-    told = set()
+    reported = set()
     for txn in txns:
         for key, seen in txn.reads():
             if len(set(seen)) < len(seen):
@@ -393,8 +393,8 @@ def _disorder(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Anomaly]:
                 detail = {"key": key, "values": twice}
                 yield Anomaly("duplicate-elements", detail, (txn.vertex,))
             other, order = longest.get(key, (txn.vertex, ()))
-            if order[: len(seen)] != seen and (key, seen) not in told:
-                told.add((key, seen))
+            if order[: len(seen)] != seen and (key, seen) not in reported:
+                reported.add((key, seen))
                 detail = {"key": key, "values": [list(seen), list(order)]}
                 yield Anomaly("incompatible-order", detail, (txn.vertex, other))
 

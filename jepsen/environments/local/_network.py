@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from raftctl.localcluster.layout import LocalNode
 
 
-RELAYS, NAMESPACES = "relays", "namespaces"
-NETWORKS = (RELAYS, NAMESPACES)
-
-
 class Network:
     """Plain loopback, whose links cannot be cut; in the order in which the methods are called."""
 

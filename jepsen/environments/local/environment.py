@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from jepsen.environments.local._network import NAMESPACES, Network, RelayNetwork
+from jepsen.environments.local import NAMESPACES
+from jepsen.environments.local._network import Network, RelayNetwork
 from jepsen.environments.local.clocks import Clocks
 from jepsen.environments.local.namespaces import NamespaceNetwork
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters

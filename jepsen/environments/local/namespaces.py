@@ -390,11 +390,11 @@ def _open_tun(device: str) -> int:
     return tun
 
 
-def _call(command: Sequence[str], told: str = "") -> str:
+def _call(command: Sequence[str], text: str = "") -> str:
     """What the program printed; ClusterError if it failed."""
     try:
         done = subprocess.run(
-            command, input=told, capture_output=True, text=True, timeout=CALL_TIMEOUT_S, check=True
+            command, input=text, capture_output=True, text=True, timeout=CALL_TIMEOUT_S, check=True
         )
     except subprocess.SubprocessError as error:
         why = getattr(error, "stderr", "") or str(error)

@@ -382,8 +382,8 @@ def _parts(file: str) -> list[Path]:
 
 def _pieces(file: str, *, lenient: bool) -> Iterator[Piece]:
     """As `_table` has it."""
-    told = None if "lenient" in _schema(file).names and not lenient else lenient
-    return (one for path in _parts(file) for one in pieces_of(path, file, told))
+    assumed = None if "lenient" in _schema(file).names and not lenient else lenient
+    return (one for path in _parts(file) for one in pieces_of(path, file, assumed))
 
 
 def _schema(file: str) -> pa.Schema:

@@ -285,8 +285,8 @@ def _spurious_zero_offsets(logs: Logs) -> Iterator[Found]:
     at_zero: Any = np.zeros(len(block.example), bool)
     polled[block.value[block.poll]] = True
     at_zero[block.value[block.poll & (block.offset == 0)]] = True
-    told = block.send & block.ok & (block.offset == 0)
-    for row in _places(told & (polled & ~at_zero)[block.value]):
+    acknowledged = block.send & block.ok & (block.offset == 0)
+    for row in _places(acknowledged & (polled & ~at_zero)[block.value]):
         lines = [block.line(row)]
         yield logs.found(row, "spurious-zero-offset", lines, value=logs.shown(row))
 

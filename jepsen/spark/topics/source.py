@@ -318,8 +318,8 @@ def _offsets(options: TopicOptions, which: Any) -> dict[Place, int]:
     while True:
         try:
             asked = {TopicPartition(*place): which for place in _places(admin, options)}
-            told = admin.list_offsets(asked, isolation_level=level, request_timeout=ASKED_S)
-            return {(at.topic, at.partition): one.result().offset for at, one in told.items()}
+            futures = admin.list_offsets(asked, isolation_level=level, request_timeout=ASKED_S)
+            return {(at.topic, at.partition): one.result().offset for at, one in futures.items()}
         except KafkaException as error:
             passing = error.args[0].code() in _PASSING
             if not passing or time.monotonic() > deadline_s:

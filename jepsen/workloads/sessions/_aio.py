@@ -59,7 +59,7 @@ NOT_COMMITTED = (
 
 
 @contextlib.contextmanager
-def _told(certain: tuple[type[BaseException], ...] = ERRORS) -> Iterator[None]:
+def _session_errors(certain: tuple[type[BaseException], ...] = ERRORS) -> Iterator[None]:
     """What the library raises, as what it means for the call."""
     try:
         yield
@@ -89,22 +89,22 @@ class AioSession(LogSession):
     # --- the producer -----------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        with _told():
+        with _session_errors():
             await (await self._started_producer()).begin_transaction()
 
     async def send(self, key: str, value: bytes) -> int:
-        with _told():
+        with _session_errors():
             producer = await self._started_producer()
-        with _told(REFUSED):
+        with _session_errors(REFUSED):
             at = await producer.send_and_wait(self._options.topic, value, partition=int(key))
         return int(at.offset)
 
     async def commit(self) -> None:
-        with _told(()):
+        with _session_errors(()):
             await (await self._started_producer()).commit_transaction()
 
     async def abort(self) -> None:
-        with _told(()):
+        with _session_errors(()):
             await (await self._started_producer()).abort_transaction()
 
     async def _started_producer(self) -> AIOKafkaProducer:
@@ -129,7 +129,7 @@ class AioSession(LogSession):
     # --- the consumer -----------------------------------------------------------------------------
 
     async def assign(self, positions: Mapping[str, int]) -> None:
-        with _told():
+        with _session_errors():
             consumer = await self._started_consumer()
             consumer.assign([self._partition(key) for key in positions])
             for key, position in positions.items():
@@ -137,7 +137,7 @@ class AioSession(LogSession):
 
     async def subscribe(self) -> None:
         await self.leave()
-        with _told():
+        with _session_errors():
             consumer = await self._started_consumer(subscribed=True)
             consumer.subscribe([self._options.topic], listener=self)
 
@@ -147,7 +147,7 @@ class AioSession(LogSession):
             await _stopped(consumer)
 
     async def poll(self) -> Batch:
-        with _told():
+        with _session_errors():
             consumer = await self._started_consumer()
             batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=POLL_RECORDS)
         return {
@@ -156,7 +156,7 @@ class AioSession(LogSession):
         }
 
     async def positions(self, keys: Sequence[str]) -> dict[str, int]:
-        with _told():
+        with _session_errors():
             consumer = await self._started_consumer()
             return {key: await consumer.position(self._partition(key)) for key in keys}
 
@@ -177,7 +177,7 @@ class AioSession(LogSession):
 
     async def ends(self, keys: Sequence[str], *, committed_only: bool) -> dict[str, int]:
         where = [self._partition(key) for key in keys]
-        with _told():
+        with _session_errors():
             if committed_only == self._options.committed_only:
                 found = await (await self._started_consumer()).end_offsets(where)
             else:
@@ -196,12 +196,12 @@ class AioSession(LogSession):
         return ends
 
     async def commit_offsets(self, offsets: Mapping[str, int]) -> None:
-        with _told(NOT_COMMITTED):
+        with _session_errors(NOT_COMMITTED):
             wanted = {self._partition(key): offset for key, offset in offsets.items()}
             await (await self._started_consumer()).commit(wanted)
 
     async def committed(self, keys: Sequence[str]) -> dict[str, int | None]:
-        with _told():
+        with _session_errors():
             consumer = await self._started_consumer()
             return {key: await consumer.committed(self._partition(key)) for key in keys}
 

@@ -70,7 +70,7 @@ def error_of(code: int | None, why: str, certain: frozenset[int] | None) -> Sess
 
 
 @contextlib.contextmanager
-def _told(certain: frozenset[int] | None = None) -> Iterator[None]:
+def _session_errors(certain: frozenset[int] | None = None) -> Iterator[None]:
     """What the library raises, as what it means for the call."""
     try:
         yield
@@ -115,7 +115,7 @@ class LibrdkafkaSession(LogSession):
         await self._run(self._begin)
 
     def _begin(self) -> None:
-        with _told():
+        with _session_errors():
             self._made_producer().begin_transaction()
 
     async def send(self, key: str, value: bytes) -> int:
@@ -123,15 +123,15 @@ class LibrdkafkaSession(LogSession):
 
     def _send(self, key: str, value: bytes) -> int:
         answers: list[tuple[Any, Any]] = []
-        with _told():
+        with _session_errors():
             producer = self._made_producer()
             producer.produce(
                 self._options.topic,
                 value,
                 partition=int(key),
-                on_delivery=lambda *told: answers.append(told),
+                on_delivery=lambda *report: answers.append(report),
             )
-        with _told(frozenset()):
+        with _session_errors(frozenset()):
             producer.flush(DELIVERY_MS / 1000 + SLACK_S)
         problem, message = answers[0] if answers else (None, None)
         if message is None or problem is not None:
@@ -146,7 +146,7 @@ class LibrdkafkaSession(LogSession):
         await self._run(self._end, "abort_transaction")
 
     def _end(self, how: str) -> None:
-        with _told(frozenset()):
+        with _session_errors(frozenset()):
             getattr(self._made_producer(), how)(DELIVERY_MS / 1000)
 
     def _made_producer(self) -> Producer:
@@ -181,7 +181,7 @@ class LibrdkafkaSession(LogSession):
     def _assign(self, positions: Mapping[str, int]) -> None:
         where = [self._partition(key, offset) for key, offset in positions.items()]
         self._positions = dict(positions)
-        with _told():
+        with _session_errors():
             self._made_consumer().assign(where)
 
     async def subscribe(self) -> None:
@@ -189,7 +189,7 @@ class LibrdkafkaSession(LogSession):
         await self._run(self._subscribe)
 
     def _subscribe(self) -> None:
-        with _told():
+        with _session_errors():
             self._made_consumer(subscribed=True).subscribe([self._options.topic])
 
     async def leave(self) -> None:
@@ -202,7 +202,7 @@ class LibrdkafkaSession(LogSession):
 
     def _poll(self) -> Batch:
         found: Batch = {}
-        with _told():
+        with _session_errors():
             consumer = self._made_consumer()
             messages = consumer.consume(POLL_RECORDS, POLL_MS / 1000)
             self._member = self._membership(consumer)
@@ -242,7 +242,7 @@ class LibrdkafkaSession(LogSession):
     def _ends(self, keys: Sequence[str], committed_only: bool) -> dict[str, int]:
         consumer = self._new_consumer(committed_only=committed_only)
         try:
-            with _told():
+            with _session_errors():
                 return {
                     key: consumer.get_watermark_offsets(self._partition(key), timeout=WAIT_S)[1]
                     for key in keys
@@ -255,7 +255,7 @@ class LibrdkafkaSession(LogSession):
 
     def _commit_offsets(self, offsets: Mapping[str, int]) -> None:
         where = [self._partition(key, offset) for key, offset in offsets.items()]
-        with _told(NOT_COMMITTED):
+        with _session_errors(NOT_COMMITTED):
             answers = self._made_consumer().commit(offsets=where, asynchronous=False)
         for one in answers or ():
             if one.error is not None:
@@ -266,7 +266,7 @@ class LibrdkafkaSession(LogSession):
 
     def _committed(self, keys: Sequence[str]) -> dict[str, int | None]:
         where = [self._partition(key) for key in keys]
-        with _told():
+        with _session_errors():
             found = self._made_consumer().committed(where, timeout=WAIT_S)
         for one in found:
             if one.error is not None:
