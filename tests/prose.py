@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WORDS_MAX = 25
-_ITEM = re.compile(r"\s*(?:[*-]|\d+\.)\s+")
-_END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[A-Z`\"(\[-])")
+_ITEM = re.compile(r"^\s*(?:[*-]|\d{1,2}\.)\s+")
+_END = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[A-Z`\"(\[*-])")
 
 
 def paragraphs(text: str) -> Iterator[str]:
