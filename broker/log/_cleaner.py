@@ -90,7 +90,7 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether no batch with new keys may be learnt."""
+        """True if no batch with new keys may be learnt."""
         return len(self._offsets) >= self._keys_max
 
     def learn(self, header: BatchHeader, found: Sequence[Record]) -> None:

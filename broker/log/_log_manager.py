@@ -55,7 +55,7 @@ class LogListener:
     """Methods that a LogManager calls when a log changes by itself; here they do nothing."""
 
     def directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
-        """A directory went offline while others serve; these partitions were in it."""
+        """Take the partitions of a directory offline that failed while others serve."""
 
     def log_moved(self, log: PartitionLog) -> None:
         """This log, another object in another directory, has taken its partition's place.

@@ -163,7 +163,7 @@ class ReplicaManager(LogListener):
 
     @property
     def follows_image(self) -> bool:
-        """Whether every replica here leads or follows as the newest image has it."""
+        """True if every replica here leads or follows as the newest image says."""
         return not self._changed
 
     def invariants(self, changed: Iterable[Partition] | None = None) -> None:

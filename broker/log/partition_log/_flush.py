@@ -107,7 +107,7 @@ class Durability:
 
     @property
     def needs_sync(self) -> bool:
-        """Whether files were created or renamed since the directory was last synced."""
+        """True if files were created or renamed since the directory was last synced."""
         return self._names_changed > self._names_durable
 
     def knows(self, epochs: list[tuple[int, int]]) -> bool:
@@ -246,7 +246,7 @@ class Flusher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a flush of any log is under way."""
+        """True if a flush of any log is under way."""
         return bool(self._waiting)
 
     def is_flushing(self, log: Flushable) -> bool:

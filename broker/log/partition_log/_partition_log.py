@@ -206,12 +206,12 @@ class PartitionLog:
 
     @property
     def broker_time(self) -> bool:
-        """Whether records get the broker's time rather than keep the producer's."""
+        """True if records get the broker's time rather than keep the producer's."""
         return self.config.message_timestamp_type == "LogAppendTime"
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the log has batches that are not known to be durable."""
+        """True if the log has batches that are not known to be durable."""
         return self.log_end_offset > self.recovery_point
 
     @property
@@ -378,7 +378,7 @@ class PartitionLog:
             segment.aborted.add(aborted)
 
     def roll(self, base_offset: int) -> None:
-        """Begins a new segment, whose first batch is not below `base_offset`."""
+        """Begin a new segment, whose first batch is not below `base_offset`."""
         with self._disk():
             self.seal()
             self._snapshot(base_offset)
@@ -398,7 +398,8 @@ class PartitionLog:
     # --- reading --------------------------------------------------------------------------------
 
     def read(self, offset: int, **limits: Unpack[Limits]) -> list[Buffer]:
-        """Bytes from the batch that holds `offset`, of batches that begin below `up_to_offset`.
+        """Return bytes from the batch that holds `offset`, of batches that begin below
+        `up_to_offset`.
 
         At most `max_bytes`, where the last batch may be cut short, unless `min_one` and the first
         alone is larger. Raises KafkaError(OFFSET_OUT_OF_RANGE) outside the log.
@@ -408,7 +409,7 @@ class PartitionLog:
             return [] if at is None else [at.segment.read(at.position, at.size)]
 
     def to_send(self, offset: int, **limits: Unpack[Limits]) -> list[Piece]:
-        """The same bytes, not to be looked at but sent; see `File.region`."""
+        """Return the same bytes to be sent without being read; see `File.region`."""
         with self._disk():
             at = self._find(offset, limits)
             return [] if at is None else [at.segment.region(at.position, at.size)]
@@ -422,20 +423,24 @@ class PartitionLog:
         return self._segments.find(offset, limits)
 
     def aborted_between(self, offset: int, up_to_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that may have records from `offset` to below `up_to_offset`."""
+        """Return the aborted transactions that may have records from `offset` to below
+        `up_to_offset`.
+        """
         return self._segments.aborted_between(offset, up_to_offset)
 
     def aborted_in(self, offset: int, **limits: Unpack[Limits]) -> list[AbortedTransaction]:
-        """Those that may have records in what a read with these limits returns."""
+        """Return the aborted transactions that may have records in a read with these limits."""
         with self._disk():
             return self._segments.aborted_in(offset, limits)
 
     def segment_at(self, offset: int) -> Segment:
-        """The segment that holds `offset`, or the first."""
+        """Return the segment that holds `offset`, or the first."""
         return self._segments.at(offset)
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """Bytes of batches between two offsets; if they lie in two segments, of the first only."""
+        """Return bytes of batches between two offsets; if they lie in two segments, of the first
+        only.
+        """
         try:
             return self._segments.bytes_between(offset, end_offset)
         except OSError as error:
@@ -446,27 +451,27 @@ class PartitionLog:
     def first_at_or_after(
         self, timestamp: int, search: Search = records.first_at_or_after
     ) -> TimestampOffset | None:
-        """The first record not older than `timestamp` (milliseconds)."""
+        """Return the first record not older than `timestamp` (milliseconds)."""
         with self._disk():
             return self._segments.first_at_or_after(timestamp, self.log_start_offset, search)
 
     def newest(self, search: Search = records.first_at_or_after) -> TimestampOffset | None:
-        """The first record that has the largest timestamp; None in an empty log."""
+        """Return the first record that has the largest timestamp; None in an empty log."""
         with self._disk():
             return self._segments.newest(search)
 
     def warm_lookup(self, timestamp: int | None) -> Callable[[], None] | None:
-        """What a worker must call before `first_at_or_after`, or with None before `newest`."""
+        """Return what a worker must call before `first_at_or_after`, with None before `newest`."""
         return self._segments.warm_time(timestamp, self.log_start_offset)
 
     def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
-        """The headers of all batches from the one that holds `offset`."""
+        """Return the headers of all batches from the one that holds `offset`."""
         return (at.header for at, _ in self._segments.batches(offset))
 
     # --- truncation -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Removes the batch that holds `offset` and all after it; returns whether there was one.
+        """Remove the batch that holds `offset` and all after it; return whether there was one.
 
         Epochs that begin there are forgotten in any case: they may be the leader's of an epoch
         that wrote nothing, and are in conflict with the leader that asks to truncate.
@@ -494,7 +499,7 @@ class PartitionLog:
         return shorter
 
     def restart_at(self, offset: int) -> None:
-        """Removes everything and goes on at `offset`: for a follower that was left behind."""
+        """Remove everything and go on at `offset`: for a follower that was left behind."""
         self.truncations += 1
         with self._disk():
             self._retire(0)
@@ -588,15 +593,15 @@ class PartitionLog:
     # --- compaction -----------------------------------------------------------------------------
 
     def complete_segments(self, end_offset: int) -> list[Segment]:
-        """Those that end at or below an offset and are not appended to any more."""
+        """Return the segments that end at or below an offset and are not appended to any more."""
         return [one for one in self._segments.sealed if one.next_offset <= end_offset]
 
     def has_segments(self, segments: Sequence[Segment]) -> bool:
-        """Whether all of these are part of the log."""
+        """Return whether all of these are part of the log."""
         return self._segments.has_all(segments)
 
     def replace_segments(self, replaced: Sequence[Segment], new: Segment) -> bool:
-        """Puts a durable segment in the place of others; False if they are no longer the log's."""
+        """Put a durable segment in the place of others; False if they are no longer the log's."""
         if not self._segments.has_run(replaced):
             return False
         active = self._segments.active
@@ -616,7 +621,7 @@ class PartitionLog:
     # --- durability -----------------------------------------------------------------------------
 
     def flush_plan(self, *, rolled_only: bool, closing: bool = False) -> FlushPlan | None:
-        """What to sync: all, or only the segments that are complete; None if it is durable.
+        """Return what to sync: all, or only the segments that are complete; None if it is durable.
 
         With `closing` also what opening the log would else have to find out.
         """
@@ -637,7 +642,7 @@ class PartitionLog:
         return self._durability.plan(whole, active, epochs, self.truncations)
 
     def flushed(self, plan: FlushPlan) -> None:
-        """The plan was carried out: it counts unless the log was truncated or failed meanwhile."""
+        """Note that the plan was carried out, unless the log was truncated or failed meanwhile."""
         if plan.truncations == self.truncations and self.offline is None:
             invariant(plan.end_offset <= self.log_end_offset, "what is flushed is in the log")
             plan.done()
@@ -659,7 +664,7 @@ class PartitionLog:
         self._segments.active.seal()
 
     def moved_to(self, directory: str) -> None:
-        """Its directory has got another name."""
+        """Take up the new name of the log's directory."""
         self.directory = directory
         self._durability.moved_to(directory)
         for segment in self._segments:
@@ -673,7 +678,7 @@ class PartitionLog:
     def adopt(
         self, epochs: list[tuple[int, int]], snapshots: list[int], point: int, *, clean: bool
     ) -> int:
-        """Takes over what opening found beside the segments, and fills in what is missing; blocks.
+        """Take over what opening found beside the segments, and fill in what is missing; blocks.
 
         `epochs` is the content of the checkpoint, of which what began below the recovery `point`
         counts; so do the `snapshots` not above it. Returns how many batches had to be read.

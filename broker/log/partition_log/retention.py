@@ -34,7 +34,7 @@ class SegmentFacts(NamedTuple):
 def expired(
     segments: Sequence[SegmentFacts], config: TopicConfig, high_watermark: int, now_ms: int
 ) -> int:
-    """How many segments, from the oldest on, must go."""
+    """Return how many segments, from the oldest on, must go."""
     if "delete" not in config.cleanup_policy:
         return 0
     too_many = sum(one.size for one in segments) - config.retention_bytes

@@ -55,11 +55,11 @@ class Producer(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Of the newest batch in this epoch; -1 if there is none."""
+        """Sequence of the newest batch in this epoch; -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def has_open(self, epoch: int) -> bool:
-        """Whether a transaction of this epoch is open."""
+        """Return whether a transaction of this epoch is open."""
         return self.open_from != NO_OFFSET and self.epoch == epoch
 
 
@@ -93,7 +93,7 @@ class ProducerStates:
         return len(self._producers)
 
     def get(self, producer_id: int) -> Producer | None:
-        """What is known of a producer."""
+        """Return the state of a producer."""
         return self._producers.get(producer_id)
 
     @property
@@ -103,14 +103,14 @@ class ProducerStates:
 
     @property
     def markers_are_final(self) -> bool:
-        """Whether no marker may be cut off any more.
+        """True if no marker may be cut off any more.
 
         Only then may a snapshot be taken: it has no room for a transaction whose end may be undone.
         """
         return not self._ended
 
     def items(self) -> Iterable[tuple[int, Producer]]:
-        """All producers, by id."""
+        """Return all producers, by id."""
         return self._producers.items()
 
     def invariants(self, log_end_offset: int) -> None:

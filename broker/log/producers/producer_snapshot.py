@@ -34,7 +34,7 @@ _NO_BATCH = SentBatch(-1, -1, -1, -1, -1)
 
 
 def pack(producers: Mapping[int, Producer]) -> bytes:
-    """The content of a snapshot file."""
+    """Return the content of a snapshot file."""
     entries = [
         _entry(producer_id, producer, sent)
         for producer_id, producer in producers.items()
@@ -59,7 +59,7 @@ def _entry(producer_id: int, producer: Producer, sent: SentBatch) -> bytes:
 
 
 def unpack(path: str, data: bytes) -> dict[int, Producer]:
-    """The producers in a snapshot; KafkaError(KAFKA_STORAGE_ERROR) names the damaged file."""
+    """Return the producers in a snapshot; KafkaError(KAFKA_STORAGE_ERROR) names a bad file."""
     body = memoryview(data)[_HEAD.size :]
     if len(body) < _COUNT.size:
         raise _damaged(path, "it is too short")
@@ -91,12 +91,12 @@ def write(files: FileSystem, path: str, producers: Mapping[int, Producer]) -> No
 
 
 def read(files: FileSystem, path: str) -> dict[int, Producer]:
-    """Reads a snapshot; blocks. Raises like `unpack`."""
+    """Read a snapshot; blocks. Raises like `unpack`."""
     return unpack(path, read_file(files, path))
 
 
 def offsets_in(files: FileSystem, directory: str) -> list[int]:
-    """The offsets of the snapshots in a directory, smallest first."""
+    """Return the offsets of the snapshots in a directory, smallest first."""
     names = (name.rpartition(".") for name in files.names(directory))
     return [int(stem) for stem, _, end in names if end == SUFFIX and stem.isdigit()]
 

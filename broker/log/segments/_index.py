@@ -183,11 +183,11 @@ class OffsetIndex(_Index[OffsetEntry]):
     _layout = struct.Struct(">II")
 
     def add(self, offset: int, position: int) -> None:
-        """Notes that the batch that ends with `offset` begins at `position`."""
+        """Note that the batch that ends with `offset` begins at `position`."""
         self._append(OffsetEntry(offset, position), (offset - self._base_offset, position))
 
     def from_position(self, position: int) -> OffsetEntry | None:
-        """The first entry of a batch that begins at or after a position."""
+        """Return the first entry of a batch that begins at or after a position."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -207,7 +207,7 @@ class TimeIndex(_Index[TimeEntry]):
     _layout = struct.Struct(">qI")
 
     def add(self, timestamp: int, offset: int) -> None:
-        """Notes the largest timestamp so far and its batch's last offset, if it is larger."""
+        """Note the largest timestamp so far and its batch's last offset, if it is larger."""
         if self.last is None or timestamp > self.last.timestamp:
             self._append(TimeEntry(timestamp, offset), (timestamp, offset - self._base_offset))
 

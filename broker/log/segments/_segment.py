@@ -68,7 +68,7 @@ be one of aborted transactions too."""
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
-    """The name of a segment's file; `suffix` is one of FILES, `txnindex` or `snapshot`."""
+    """Return the name of a segment's file; `suffix` is one of FILES, `txnindex` or `snapshot`."""
     return f"{directory}/{base_offset:020d}.{suffix}"
 
 
@@ -271,7 +271,7 @@ class Segment:
         self._tell_paths()
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has got another name."""
+        """Take up the new name of the log's directory."""
         self._directory = directory
         self._tell_paths()
 
@@ -282,7 +282,7 @@ class Segment:
         self.aborted.moved(self._aborted_path)
 
     def paths(self) -> list[str]:
-        """Its files."""
+        """Return the paths of its files."""
         start = self._directory, self.base_offset
         paths = [segment_path(*start, suffix) + self._ending for suffix in FILES]
         return [*paths, self._aborted_path] if self.aborted.exists else paths
@@ -326,7 +326,7 @@ class Segment:
         return self.next_offset if entry is None else entry.offset + 1
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes as they stand in the file."""
+        """Return bytes as they stand in the file."""
         return self._log.read_at(position, size)
 
     def read_batch(self, at: BatchAt) -> bytes:
@@ -344,7 +344,7 @@ class Segment:
         return batch
 
     def region(self, position: int, size: int) -> Piece:
-        """Bytes as they stand in the file, to be sent; see `File.region`."""
+        """Return bytes as they stand in the file, to be sent; see `File.region`."""
         return self._log.region(position, size)
 
     def warm(self, offset: int, size: int) -> Callable[[], None] | None:
@@ -414,7 +414,7 @@ class Segment:
         return max(offset, older.offset + 1 if older else self.base_offset)
 
     def warm_time(self, timestamp: int, offset: int) -> Callable[[], None] | None:
-        """What a worker must call before `first_at_or_after`; see `File.warm`."""
+        """Return what a worker must call before `first_at_or_after`; see `File.warm`."""
         if self.size <= RESIDENT_BYTES or self._newest.timestamp < timestamp:
             return None
         index = self._times.warm() or self._offsets.warm()
@@ -428,7 +428,7 @@ class Segment:
         return self.warm(begin, min(max(span, 0) + _LOOKUP_BYTES, _WARM_BYTES_MAX))
 
     def warm_newest(self) -> Callable[[], None] | None:
-        """The same before `newest`."""
+        """Return what a worker must call before `newest`; see `File.warm`."""
         return self.warm(self._newest.offset, _LOOKUP_BYTES)
 
     @property
@@ -437,13 +437,13 @@ class Segment:
         return self._newest.timestamp
 
     def age_from_ms(self) -> int:
-        """The largest timestamp of a batch, or when the file was written where none has one."""
+        """Return the largest timestamp of a batch; without any, when the file was written."""
         if self._newest.timestamp != NO_TIMESTAMP or self.size == 0:
             return self._newest.timestamp
         return self._files.modified_ms(self.name)
 
     def newest(self, search: Search = records.first_at_or_after) -> TimestampOffset | None:
-        """The first record of the batch of the largest timestamp that has this timestamp."""
+        """Return the first record of the batch of the largest timestamp that has this timestamp."""
         if self._newest.timestamp == NO_TIMESTAMP:
             return None
         at = self.find(self._newest.offset)
@@ -459,7 +459,7 @@ class Segment:
     # --- recovery -------------------------------------------------------------------------------
 
     def index_problem(self) -> str | None:
-        """What is wrong with an index; None if both can be trusted."""
+        """Return the fault of an index; None if both can be trusted."""
         if self._missing:
             return "an index is missing"
         if self._offsets.last is not None and self._offsets.last.position >= self.size:
@@ -468,7 +468,7 @@ class Segment:
 
     @property
     def is_shorter_than_its_index(self) -> bool:
-        """Whether a loaded segment ends before an entry of its time index.
+        """True if a loaded segment ends before an entry of its time index.
 
         A crash may keep the truncation of the batches and lose that of the index. The entry would
         vouch for batches to come, and hide those that are older than its timestamp.

@@ -72,7 +72,7 @@ class AbortedIndex:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file."""
+        """True if the file exists."""
         return self._file is not None
 
     def add(self, entry: AbortedTransaction) -> None:
@@ -90,7 +90,7 @@ class AbortedIndex:
         self._is_durable = False
 
     def moved(self, path: str) -> None:
-        """Where the file is to be found, or to be made, from now on."""
+        """Take up the place of the file from now on."""
         self._path = path
 
     def truncate(self, offset: int) -> None:
@@ -121,7 +121,7 @@ class AbortedIndex:
         return _ENTRY.unpack_from(self._entries, number * _ENTRY.size)
 
     def sync(self) -> None:
-        """Makes the entries durable. Blocks: for workers."""
+        """Make the entries durable. Blocks: for workers."""
         if self._file is not None and not self._is_durable:
             # What is added meanwhile is for the next time.
             self._is_durable = True

@@ -29,7 +29,7 @@ SWAP = ".swap"
 
 
 def paths(directory: str, base_offset: int, ending: str) -> list[str]:
-    """The files of a segment under other names."""
+    """Return the files of a segment under other names."""
     return [segment_path(directory, base_offset, suffix) + ending for suffix in FILES]
 
 

@@ -29,13 +29,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether neither side has closed it, as far as this one knows."""
+        """True if neither side has closed it, as far as this one knows."""
         return self._transport is not None and not self._transport.is_closing()
 
     async def call(
         self, api_key: int, version: int, message: Message, timeout_ms: int
     ) -> dict[str, Any]:
-        """Sends a request and returns the answer; its records are views of one buffer.
+        """Send a request and return the answer; its records are views of one buffer.
 
         Raises KafkaError: NETWORK_EXCEPTION, or REQUEST_TIMED_OUT.
         """
@@ -103,7 +103,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 async def connect(
     host: str, port: int, *, client_id: str, response_bytes_max: int, timeout_ms: int
 ) -> BrokerConnection:
-    """Opens a connection; KafkaError(NETWORK_EXCEPTION) if that fails or takes too long."""
+    """Open a connection; KafkaError(NETWORK_EXCEPTION) if that fails or takes too long."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_ms / 1000):

@@ -54,7 +54,7 @@ class FetchSessionIndex:
 
     @property
     def has_idle(self) -> bool:
-        """Whether a Fetch may wait for more than the dirty partitions."""
+        """True if a Fetch may wait for more than the dirty partitions."""
         return bool(self._idle)
 
     def invariants(self) -> None:

@@ -101,11 +101,11 @@ class Partition:
             index.mark_dirty(key)
 
     def hint(self) -> LeaderHint:
-        """The leader as this broker knows it."""
+        """Return the leader as this broker knows it."""
         return LeaderHint(self.state.leader_id, self.state.leader_epoch)
 
     def hint_for(self, error: ErrorCode) -> LeaderHint | None:
-        """The leader, with the errors that send a client to another one."""
+        """Return the leader, with the errors that send a client to another one."""
         return self.hint() if error in _HINTED else None
 
     def stay_offline(self, image: PartitionImage) -> None:
@@ -118,7 +118,7 @@ class Partition:
     # --- leading --------------------------------------------------------------------------------
 
     def prepared_at_once(self, batch: Buffer, acks: int, wall_ms: int) -> Prepared | None:
-        """What to append for a produced batch; None if to prepare it may take long.
+        """Return what to append for a produced batch; None if preparing it may take long.
 
         Raises KafkaError as `append` does.
         """
@@ -126,7 +126,7 @@ class Partition:
         return validation.prepared_at_once(batch, self.log.config, wall_ms)
 
     def append(self, what: Appendable, acks: int, now_ms: int, wall_ms: int) -> Appended:
-        """Appends a produced batch, or a marker. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        """Append a produced batch, or a marker. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
         NOT_ENOUGH_REPLICAS, or what is wrong with the batch or the marker.
         """
         self._check_appends(acks)
@@ -155,18 +155,21 @@ class Partition:
     # --- beginning transactions -----------------------------------------------------------------
 
     def has_open(self, sender: Sender) -> bool:
-        """Whether the producer has a transaction open here, in this epoch."""
+        """Return whether the producer has a transaction open here, in this epoch."""
         known = self.log.producers.get(sender.producer_id)
         return known is not None and known.has_open(sender.producer_epoch)
 
     def begin_check(self, sender: Sender) -> Guard | None:
-        """What a batch needs that may begin a transaction; None if it may be appended as it is."""
+        """Return what a batch needs that may begin a transaction; None if it may be appended as it
+        is.
+        """
         if not self.state.is_leader or self.has_open(sender):
             return None
         return self.guards.begin(sender, self.state.leader_epoch)
 
     def end_check(self, sender: Sender, guard: Guard, *, own_epoch: bool = False) -> None:
-        """Whether the batch may be appended, in this turn, that the coordinator has agreed to.
+        """Return whether the batch may be appended, in this turn, that the coordinator has agreed
+        to.
 
         `own_epoch`: the transaction has its epoch for itself, so that its sequence begins at 0.
         Raises KafkaError: NOT_ENOUGH_REPLICAS if what it said may not hold any more, or
@@ -201,14 +204,16 @@ class Partition:
         return self.log.delete_records(offset)
 
     def low_watermark(self, lives: Callable[[int], bool]) -> tuple[ErrorCode, int]:
-        """The least log start of the replicas on brokers that live; -1 while one is not known."""
+        """Return the least log start of the replicas on brokers that live; -1 while one is not
+        known.
+        """
         error = self.state.check_leader(UNKNOWN_EPOCH)
         if error is not ErrorCode.NONE:
             return error, UNKNOWN_OFFSET
         return error, self.state.low_watermark(self.log.log_start_offset, lives)
 
     def advance(self, now_ms: int) -> bool:
-        """Moves the high watermark as far as the replicas allow; returns whether it moved."""
+        """Move the high watermark as far as the replicas allow; return whether it moved."""
         log = self.log
         # Else a replica has what its disk has, the leader no less than the others.
         own_end = log.recovery_point if self.awaits_flush else log.log_end_offset
@@ -219,7 +224,7 @@ class Partition:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether this replica has records that count only once they are flushed.
+        """True if this replica has records that count only once they are flushed.
 
         With `flush.on.ack` these are all records, else `flush.messages` of them or more.
         """
@@ -229,7 +234,7 @@ class Partition:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether so many records are not flushed that none is acknowledged before."""
+        """True if so many records are not flushed that none is acknowledged before."""
         log = self.log
         return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
@@ -255,20 +260,20 @@ class Partition:
 
     @property
     def sends_throttled(self) -> bool:
-        """Whether this replica, as a leader, is to send at a bounded rate (KIP-73)."""
+        """True if this replica, as a leader, is to send at a bounded rate (KIP-73)."""
         named = self.log.config.leader_replication_throttled_replicas
         return names(named, self.partition.partition, self.state.broker_id)
 
     @property
     def fetches_throttled(self) -> bool:
-        """Whether this replica, as a follower, is to fetch at a bounded rate (KIP-73)."""
+        """True if this replica, as a follower, is to fetch at a bounded rate (KIP-73)."""
         named = self.log.config.follower_replication_throttled_replicas
         return names(named, self.partition.partition, self.state.broker_id)
 
     # --- reading --------------------------------------------------------------------------------
 
     def limit_for(self, replica_id: int, *, read_committed: bool = False) -> int:
-        """The offset below which this reader may see records."""
+        """Return the offset below which this reader may see records."""
         if replica_id != CONSUMER:
             return self.log.log_end_offset
         return self.last_stable_offset if read_committed else self.state.high_watermark
@@ -281,7 +286,7 @@ class Partition:
     def fetch(
         self, wanted: FetchPartition, params: FetchParams, *, max_bytes: int, min_one: bool
     ) -> FetchResult:
-        """Records for a consumer or a follower, or why there are none."""
+        """Return records for a consumer or a follower, or why there are none."""
         error = self.fetch_error(wanted, params)
         if error is not ErrorCode.NONE:
             return FetchResult(error, current_leader=self.hint_for(error))
@@ -347,14 +352,14 @@ class Partition:
             index.mark_idle(self, wanted, follower)
 
     def available_bytes(self, wanted: FetchPartition, params: FetchParams, enough: int) -> int:
-        """How much a fetch would find, at least if it is less than `enough`."""
+        """Return how much a fetch would find, at least if it is less than `enough`."""
         limit = self.limit_for(params.replica_id, read_committed=params.read_committed)
         if limit <= wanted.fetch_offset or enough <= 1:
             return int(limit > wanted.fetch_offset)
         return min(self.log.bytes_between(wanted.fetch_offset, limit), wanted.max_bytes)
 
     def diverging(self, wanted: FetchPartition) -> EpochEndOffset | None:
-        """Where a follower's log departs from this one, judged by its last epoch (KIP-595)."""
+        """Return where a follower's log departs from this one, by its last epoch (KIP-595)."""
         if wanted.last_fetched_epoch < 0:
             return None
         end = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
@@ -372,7 +377,7 @@ class Partition:
         )
 
     def is_behind_in_high_watermark(self, replica_id: int) -> bool:
-        """Whether that follower knows an older high watermark than this leader's."""
+        """Return whether that follower knows an older high watermark than this leader's."""
         follower = self.state.followers.get(replica_id)
         return follower is not None and follower.sent_high_watermark < self.state.high_watermark
 
@@ -435,7 +440,7 @@ class Partition:
         return self._offset(limit) if lookup.timestamp == LATEST else OffsetResult(ErrorCode.NONE)
 
     def warm_lookup(self, lookup: OffsetLookup) -> Callable[[], None] | None:
-        """What a worker must call before `find_offset`; None if that reads nothing cold."""
+        """Return what a worker must call before `find_offset`; None if that reads nothing cold."""
         by_time = lookup.timestamp == MAX_TIMESTAMP or lookup.timestamp >= 0
         if not by_time or self.state.check_leader(lookup.current_leader_epoch):
             return None
@@ -477,7 +482,7 @@ class Partition:
     # --- following ------------------------------------------------------------------------------
 
     def append_fetched(self, fetched: Fetched) -> bool:
-        """Appends what the leader sent; returns whether this brought records or a new bound.
+        """Append what the leader sent; return whether this brought records or a new bound.
 
         Raises KafkaError(CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR), good batches before appended.
         """

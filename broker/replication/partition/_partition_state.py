@@ -115,7 +115,7 @@ class PartitionState:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this broker leads the partition."""
+        """True if this broker leads the partition."""
         return self.leader_id == self.broker_id
 
     @property
@@ -125,7 +125,7 @@ class PartitionState:
 
     @property
     def is_under_min_insync(self) -> bool:
-        """Whether too few replicas are in sync for acks=all."""
+        """True if too few replicas are in sync for acks=all."""
         return len(self.isr) < self.effective_min_insync
 
     def invariants(self) -> None:
@@ -193,7 +193,7 @@ class PartitionState:
         self.maximal_isr = self.isr
 
     def knows(self, replica_id: int) -> bool:
-        """Whether this broker leads that follower."""
+        """Return whether this broker leads that follower."""
         return replica_id in self.followers
 
     def _is_stale(self, image: PartitionImage) -> bool:
@@ -216,12 +216,12 @@ class PartitionState:
     # --- what clients and followers may ask -----------------------------------------------------
 
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
-        """Whether this leader answers who believes in this leader epoch (-1: does not say)."""
+        """Return whether this leader answers a request of this leader epoch (-1: none given)."""
         error = self.check_epoch(current_leader_epoch)
         return error if error or self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Whether this replica, leader or not, is of this leader epoch (-1: does not say)."""
+        """Return whether this replica, leader or not, is of this leader epoch (-1: none given)."""
         if current_leader_epoch != UNKNOWN_EPOCH:
             if current_leader_epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
@@ -230,7 +230,7 @@ class PartitionState:
         return ErrorCode.NONE
 
     def readable_followers(self, fetch_offset: int) -> dict[int, FollowerState]:
-        """The followers that a consumer may be sent to: in sync, and having that offset.
+        """Return the followers that a consumer may be sent to: in sync, and having that offset.
 
         One outside the ISR might fall further and further behind what its reader wants.
         """
@@ -242,12 +242,12 @@ class PartitionState:
         }
 
     def low_watermark(self, log_start_offset: int, lives: Callable[[int], bool]) -> int:
-        """The least log start of this leader and its followers on brokers that live."""
+        """Return the least log start of this leader and its followers on brokers that live."""
         starts = (one.log_start_offset for replica, one in self.followers.items() if lives(replica))
         return min([log_start_offset, *starts])
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
-        """What acks=all gets for records below `required_offset`; None: wait."""
+        """Return the response to acks=all for records below `required_offset`; None: wait."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.high_watermark >= required_offset:
@@ -257,7 +257,7 @@ class PartitionState:
 
     @property
     def knows_committed_end(self) -> bool:
-        """Whether all that earlier leaders committed is below this leader's high watermark."""
+        """True if all that earlier leaders committed is below this leader's high watermark."""
         return self.high_watermark >= self.epoch_start_offset
 
     # --- the high watermark ---------------------------------------------------------------------
@@ -272,7 +272,8 @@ class PartitionState:
         log_end_offset: int,
         now_ms: int,
     ) -> ErrorCode:
-        """A follower has `log_start_offset` to `fetch_offset`; `log_end_offset` is the leader's.
+        """Note that a follower has `log_start_offset` to `fetch_offset`; `log_end_offset` is the
+        leader's.
 
         NOT_LEADER_OR_FOLLOWER if it is no replica, or an incarnation before the one last seen;
         OFFSET_OUT_OF_RANGE if it claims more than the leader has.
@@ -353,13 +354,13 @@ class PartitionState:
             follower.sent_high_watermark = self.high_watermark
 
     def truncated(self, log_end_offset: int) -> None:
-        """The log was cut to `log_end_offset` by leader epoch."""
+        """Note that the log was cut to `log_end_offset` by leader epoch."""
         self.high_watermark = min(self.high_watermark, log_end_offset)
 
     # --- the in-sync replicas -------------------------------------------------------------------
 
     def propose_expansion(self, replica_id: int) -> IsrProposal | None:
-        """The ISR with this follower, if it is due to join and nothing else is proposed."""
+        """Return the ISR with this follower, if it is due to join and nothing else is proposed."""
         follower = self.followers.get(replica_id)
         if follower is None or self.proposal is not None or replica_id in self.isr:
             return None
@@ -370,7 +371,7 @@ class PartitionState:
         return self._propose((*self.isr, replica_id))
 
     def propose_shrinking(self, log_end_offset: int, now_ms: int) -> IsrProposal | None:
-        """The ISR without those that lag for too long, if there are any."""
+        """Return the ISR without the replicas that lag for too long, if there are any."""
         if not self.is_leader or self.proposal is not None:
             return None
         staying = tuple(
@@ -396,12 +397,12 @@ class PartitionState:
         return UNKNOWN_EPOCH if follower is None else follower.broker_epoch
 
     def isr_committed(self, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...]) -> None:
-        """The controller's answer to a proposal; an outdated one changes nothing."""
+        """Take the controller's answer to a proposal; an outdated one changes nothing."""
         if leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch:
             self._commit_isr(partition_epoch, isr)
 
     def proposal_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
-        """The controller did not commit the proposal; returns whether to send it again.
+        """Note that the controller did not commit the proposal; return whether to send it again.
 
         Some refusals mean that an image is on its way that ends the proposal: until then the
         maximal ISR stays, because what the controller holds is not known.

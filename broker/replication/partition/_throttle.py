@@ -50,7 +50,7 @@ class SampledRate:
         invariant(len(begins) <= self._windows + 1, "a sample is kept while it counts")
 
     def record(self, size: int, now_ms: int) -> None:
-        """Counts bytes that pass now."""
+        """Count bytes that pass now."""
         self._expire(now_ms)
         if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
             began, known = self._samples[-1]
@@ -60,7 +60,9 @@ class SampledRate:
         self._total += size
 
     def per_second(self, now_ms: int) -> float:
-        """The rate; all windows but the last count from the start, so that a burst is spread."""
+        """Return the rate; all windows but the last count from the start, so that a burst is
+        spread.
+        """
         self._expire(now_ms)
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
         return self._total * 1000 / max(elapsed_ms, (self._windows - 1) * self._window_ms)
@@ -80,24 +82,24 @@ class Throttle:
         self.bytes_per_second = LONG_MAX
 
     def configure(self, image: MetadataImage, broker_id: int) -> None:
-        """Takes up the bound that the image has for this broker, or for all."""
+        """Take up the bound that the image has for this broker, or for all."""
         own = image.config(BROKER_RESOURCE, str(broker_id))
         everybody = image.config(BROKER_RESOURCE, "")
         self.bytes_per_second = int(own.get(self._key, everybody.get(self._key, LONG_MAX)))
 
     def record(self, size: int, now_ms: int) -> None:
-        """Counts bytes of a throttled replica."""
+        """Count bytes of a throttled replica."""
         self._rate.record(size, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether throttled replicas must wait."""
+        """Return whether throttled replicas must wait."""
         if self.bytes_per_second == LONG_MAX:
             return False
         return self._rate.per_second(now_ms) > self.bytes_per_second
 
 
 def names(throttled: Sequence[str], partition_id: int, broker_id: int) -> bool:
-    """Whether `*.replication.throttled.replicas` names this broker's replica of a partition."""
+    """Return whether `*.replication.throttled.replicas` names this replica of a partition."""
     if not throttled:
         return False
     return _EVERYONE in throttled or f"{partition_id}:{broker_id}" in throttled
@@ -112,7 +114,7 @@ class Throttles:
         self.moving = Throttle(MOVING_RATE)
 
     def configure(self, image: MetadataImage) -> None:
-        """Takes up the bounds that the image has."""
+        """Take up the bounds that the image has."""
         self.sending.configure(image, self._broker_id)
         self.fetching.configure(image, self._broker_id)
         self.moving.configure(image, self._broker_id)

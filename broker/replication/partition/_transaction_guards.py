@@ -52,7 +52,7 @@ class TransactionGuards:
         return len(self._held)
 
     def begin(self, sender: Sender, leader_epoch: int) -> Guard:
-        """The guard for a batch that waits for the coordinator's answer."""
+        """Return the guard for a batch that waits for the coordinator's answer."""
         key = sender.producer_id, sender.producer_epoch
         guard = self._held.get(key)
         if guard is None or guard.leader_epoch != leader_epoch:
@@ -63,12 +63,12 @@ class TransactionGuards:
         return guard
 
     def holds(self, sender: Sender, guard: Guard, leader_epoch: int) -> bool:
-        """Whether the answer that came meanwhile still counts."""
+        """Return whether the coordinator's answer still counts."""
         held = self._held.get((sender.producer_id, sender.producer_epoch))
         return held is guard and guard.leader_epoch == leader_epoch
 
     def drop(self, sender: Sender) -> None:
-        """The first batch is on its way to the log, or belongs to no transaction."""
+        """Drop a guard: the first batch is on its way to the log, or belongs to no transaction."""
         self._held.pop((sender.producer_id, sender.producer_epoch), None)
 
     def ended(self, marker: EndMarker) -> None:
@@ -82,7 +82,7 @@ class TransactionGuards:
 
 
 def sender_of(batch: Buffer) -> Sender | None:
-    """Who sent a transactional batch; None of another one, or what is no batch."""
+    """Return the sender of a transactional batch; None for another one, or for no batch."""
     if len(batch) < HEADER_BYTES or not batch[_ATTRIBUTES_AT] & TRANSACTIONAL:
         return None
     header = parse_header(batch)

@@ -58,7 +58,7 @@ class Timer(Generic[V]):
         return None if self._bucket is None else (self._bucket.level, self._bucket.slot)
 
     def move_to(self, bucket: _Bucket[V]) -> None:
-        """Puts it at the end of a bucket; it must be in none."""
+        """Put the timer at the end of a bucket; it must be in none."""
         invariant(self._bucket is None, "a timer is in one bucket")
         self._bucket = bucket
         if not bucket.timers or self.expires_ms < bucket.earliest_ms:
@@ -66,7 +66,7 @@ class Timer(Generic[V]):
         bucket.timers[self] = None
 
     def cancel(self) -> bool:
-        """Takes it out, wherever it is; returns whether it was still waiting."""
+        """Take the timer out, wherever it is; return whether it was still waiting."""
         if self._bucket is None:
             return False
         del self._bucket.timers[self]
@@ -145,13 +145,13 @@ class TimingWheel(Generic[V]):
                     invariant(not late, "no timer expires before its bucket is looked at")
 
     def add(self, value: V, expires_ms: int) -> Timer[V]:
-        """Starts a timer; one that is due already fires a tick from now."""
+        """Start a timer; one that is due already fires a tick from now."""
         timer = Timer(value, max(expires_ms, self._now_ms + self._tick_ms))
         self._place(timer)
         return timer
 
     def deadline_ms(self) -> int | None:
-        """When to advance; None if nothing waits. No timer expires before, though none may then.
+        """Return when to advance; None if nothing waits. No timer expires before.
 
         A bucket that is due first need not come down before one of its timers expires, or another
         bucket is due: so a timer that waits alone is met once, and not on each level.
@@ -206,11 +206,11 @@ class DelayedOperation(ABC, Generic[R]):
 
     @abstractmethod
     def is_complete_after(self, partition: TopicPartition) -> bool:
-        """Whether it can be answered, now that this partition has changed."""
+        """Return whether it can be answered, now that this partition has changed."""
 
     @abstractmethod
     def answer(self) -> R:
-        """The answer as things stand, be it on completion or at the deadline."""
+        """Return the answer as things stand, on completion or at the deadline."""
 
 
 class Purgatory(Generic[R]):
