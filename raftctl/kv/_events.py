@@ -53,7 +53,8 @@ class KvEventLog:
         return self._driver.log.start_offset
 
     def read(self, offset: int) -> KvChunk:
-        """The events from this offset on; a chunk without events and length if there are none yet.
+        """Return the events from this offset on; a chunk without events and length if there are
+        none yet.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE if the log does not reach back so far.
         """

@@ -82,7 +82,7 @@ class KvFollower:
         self._check_open()
 
     async def reached(self, offset: int) -> MetadataImage:
-        """An image of this offset or a later one, as soon as there is one."""
+        """Return an image of this offset or a later one, as soon as there is one."""
         while self.image.offset < offset:
             await self.changed()
         return self.image

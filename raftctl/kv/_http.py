@@ -95,7 +95,7 @@ class KvApi:
         self._runtime = runtime
 
     def routes(self) -> list[web.RouteDef]:
-        """What to mount in the node's application."""
+        """Return what to mount in the node's application."""
         return [
             web.get(f"{PATH}/get", self._answering(self._get)),
             web.get(f"{PATH}/list", self._answering(self._list)),
@@ -155,7 +155,7 @@ class KvApi:
             raise _not_answered(str(error), writes=writes) from error
 
     async def confirmed_image(self) -> MetadataImage:
-        """An image that shows all that was answered before this was asked."""
+        """Return an image that shows all that was answered before this was asked."""
         barrier = await self._ask(KvBarrierRequest(), writes=False)
         return await self._within(self._follower.reached(barrier.offset))
 

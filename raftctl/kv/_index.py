@@ -53,7 +53,7 @@ class KeyIndex:
             self._keys = self._changes = None
 
     async def page(self, prefix: str, after: str, limit: int) -> tuple[list[str], MetadataImage]:
-        """The first keys with that prefix and beyond `after`, and the image of which they are."""
+        """Return the first keys with that prefix and beyond `after`, and their image."""
         image = self._follower.image
         if len(image.kv) <= SCAN_MAX:
             return nsmallest(limit, _matching(image.kv, prefix, after)), image

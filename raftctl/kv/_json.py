@@ -50,7 +50,7 @@ class BadFieldError(Exception):
 
 
 def error_response(error: KafkaError | BadFieldError, **more: Any) -> web.Response:
-    """The answer for an error."""
+    """Return the answer for an error."""
     if isinstance(error, BadFieldError):
         document = {"error": "INVALID_REQUEST", "message": str(error), "field": error.field}
         return web.json_response({**document, **more}, status=400)
@@ -88,7 +88,7 @@ class Fields:
         return cls(body)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text; required without a default."""
+        """Return a text; required without a default."""
         value = self.text_or_none(name)
         if value is not None:
             return value
@@ -97,7 +97,7 @@ class Fields:
         return default
 
     def text_or_none(self, name: str) -> str | None:
-        """A text, if it is there."""
+        """Return a text, if it is there."""
         value = self._fields.pop(name, None)
         if value is not None and not isinstance(value, str):
             raise BadFieldError(name, "must be a string")
@@ -106,7 +106,7 @@ class Fields:
         return value
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
-        """An integer within bounds; texts of digits count, as a query has them."""
+        """Return an integer within bounds; texts of digits count, as a query has them."""
         value = self._fields.pop(name, None)
         if value is None:
             return default
@@ -117,14 +117,14 @@ class Fields:
         return value
 
     def flag(self, name: str) -> bool:
-        """A boolean, false if it is not there."""
+        """Return a boolean, false if it is not there."""
         value = self._fields.pop(name, False)
         if not isinstance(value, bool):
             raise BadFieldError(name, "must be true or false")
         return value
 
     def bytes_or_none(self, name: str) -> bytes | None:
-        """A value: text, or bytes in base64 under the name with `_base64`."""
+        """Return a value: text, or bytes in base64 under the name with `_base64`."""
         text = self.text_or_none(name)
         encoded = self.text_or_none(f"{name}_base64")
         if text is not None and encoded is not None:
@@ -139,7 +139,7 @@ class Fields:
             raise BadFieldError(f"{name}_base64", "is not base64") from None
 
     def id_or_none(self, name: str) -> UUID | None:
-        """The id of a session, if it is there."""
+        """Return the id of a session, if it is there."""
         text = self.text_or_none(name)
         if text is None:
             return None
@@ -149,7 +149,7 @@ class Fields:
             raise BadFieldError(name, "is no session's id: 22 characters") from None
 
     def id(self, name: str) -> UUID:
-        """The id of a session."""
+        """Return the id of a session."""
         found = self.id_or_none(name)
         if found is None:
             raise BadFieldError(name, "is missing")

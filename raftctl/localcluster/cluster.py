@@ -97,7 +97,7 @@ class LocalCluster:
 
     @classmethod
     def load(cls, directory: Path, launch: Launcher = start_node) -> LocalCluster:
-        """The cluster kept in the directory; ConfigError if there is none."""
+        """Return the cluster kept in the directory; ConfigError if there is none."""
         path = _layout_path(directory)
         try:
             return cls(directory, layout_from_json(json.loads(path.read_text())), launch)
@@ -115,7 +115,7 @@ class LocalCluster:
         format_storage: FormatStorage,
         launch: Launcher = start_node,
     ) -> LocalCluster:
-        """Loads the cluster of the directory, or creates one in an empty or new directory.
+        """Load the cluster of the directory, or create one in an empty or new directory.
 
         `new_cluster_id` makes directory ids, too, by which the log knows the first voters.
         ConfigError, with nothing changed, if the directory holds something else, or a cluster
@@ -150,7 +150,7 @@ class LocalCluster:
         _layout_path(self.directory).write_text(json.dumps(layout_to_json(self.layout), indent=2))
 
     def start_all(self) -> list[LocalNode]:
-        """Starts every node that does not run and returns them, controllers first.
+        """Start every node that does not run and return them, controllers first.
 
         ConfigError, with nothing started, if a port of one is in use.
         """
@@ -162,28 +162,28 @@ class LocalCluster:
         return down
 
     def start(self, node: LocalNode) -> None:
-        """Starts one node; it must not run."""
+        """Start one node; it must not run."""
         with postponed_signals():
             process = self._launch(self._properties_path(node), self.log_path(node))
             save_process(self._process_path(node), process)
 
     def kill(self, node: LocalNode) -> None:
-        """Kills the node as a crash would (SIGKILL) and waits until it is gone."""
+        """Kill the node as a crash would (SIGKILL) and wait until it is gone."""
         self._end([node], signal.SIGKILL, _KILL_WAIT_S)
 
     def kill_all(self, spare: Sequence[LocalNode] = ()) -> None:
-        """Kills every node but those to spare."""
+        """Kill every node but those to spare."""
         nodes = [node for node in self.layout.nodes if node not in spare]
         self._end(nodes, signal.SIGKILL, _KILL_WAIT_S)
 
     def stop(self, node: LocalNode, grace_s: float = GRACE_S) -> bool:
-        """Stops one node (SIGTERM); true if it took too long and was killed."""
+        """Stop one node (SIGTERM); true if it took too long and was killed."""
         return bool(self._stop([node], grace_s))
 
     def stop_all(
         self, grace_s: float = GRACE_S, nodes: Sequence[LocalNode] | None = None
     ) -> list[LocalNode]:
-        """Stops the nodes, all if none are named: brokers, then controllers (SIGTERM).
+        """Stop the nodes, all if none are named: brokers, then controllers (SIGTERM).
 
         Kills and returns those that take too long.
         """
@@ -194,19 +194,21 @@ class LocalCluster:
         return stubborn
 
     def is_running(self, node: LocalNode) -> bool:
-        """Whether a process of the node runs, started here or by hand."""
+        """Return whether a process of the node runs, started here or by hand."""
         process = self.process(node)
         return process is not None and process.is_alive()
 
     def process(self, node: LocalNode) -> ProcessRef | None:
-        """The node's process: started here, or by hand if that one is gone; else the last known."""
+        """Return the node's process: started here, or by hand if that one is gone; else the last
+        known.
+        """
         saved = load_process(self._process_path(node))
         if saved is not None and saved.is_alive():
             return saved
         return lock_holder(self._data_path(node)) or saved
 
     def why_down(self, node: LocalNode) -> str:
-        """The reason in its log why a node does not run, and the path of the log."""
+        """Return the reason in its log why a node does not run, and the path of the log."""
         saved, last = load_process(self._process_path(node)), locked_last_by(self._data_path(node))
         if last is not None and (
             # One that was started here and ended before it could lock left its reason in the log.
@@ -217,7 +219,7 @@ class LocalCluster:
         return f"{end_reason(log)} ({log})"
 
     def stopped(self) -> dict[str, str]:
-        """The nodes that do not run, and why."""
+        """Return the nodes that do not run, and why."""
         return {
             node.name: self.why_down(node)
             for node in self.layout.nodes
@@ -225,11 +227,11 @@ class LocalCluster:
         }
 
     def status(self, timeout_s: float = 1.0) -> ClusterStatus:
-        """What the controllers say now."""
+        """Return what the controllers report now."""
         return ask_controllers([node.address for node in self.layout.controllers], timeout_s)
 
     def is_healthy(self, timeout_s: float = 1.0) -> bool:
-        """Whether every broker serves and is active, and every replica is in sync.
+        """Return whether every broker serves and is active, and every replica is in sync.
 
         Brokers are asked first: controllers take one that was killed for active until its session
         ends, or it has registered again, before which it answers nobody.
@@ -245,7 +247,7 @@ class LocalCluster:
         )
 
     def wait_ready(self, timeout_s: float, progress: Callable[[str], None]) -> ClusterStatus:
-        """Waits until there is an active controller and every broker is unfenced and serves.
+        """Wait until there is an active controller and every broker is unfenced and serves.
 
         `progress` gets a sentence whenever the state changes. ConfigError if a node stops, or
         nothing more happens until the timeout.
@@ -278,7 +280,7 @@ class LocalCluster:
         return str(self.directory / "*" / "node.log")
 
     def log_path(self, node: LocalNode) -> Path:
-        """What the node wrote."""
+        """Return the path of the node's log."""
         return self._path(node) / "node.log"
 
     def check_none_stopped(self) -> None:
@@ -385,7 +387,7 @@ _SAID_BY_COMMANDS = "raftctl: "
 
 
 def end_reason(log: Path) -> str:
-    """What the log says of the end of its node: one line, also if it says nothing."""
+    """Return the end of a node by its log: one line, also if the log gives no reason."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, 2)

@@ -81,7 +81,7 @@ class ClusterLayout:
         return ",".join(broker.address for broker in self.brokers)
 
     def node(self, name_or_id: str | int) -> LocalNode:
-        """The node of this name or id; ConfigError lists those there are."""
+        """Return the node of this name or id; ConfigError lists those there are."""
         for node in self.nodes:
             if name_or_id in (node.name, node.node_id):
                 return node
@@ -104,7 +104,7 @@ def make_layout(
     overrides: Mapping[str, str],
     hosts: Sequence[str] = (),
 ) -> ClusterLayout:
-    """A layout with one node per port. ConfigError if there are too few or too many nodes.
+    """Return a layout with one node per port. ConfigError if there are too few or too many nodes.
 
     `hosts`: where the controllers, then the brokers listen; empty: all on loopback.
     """
@@ -118,7 +118,8 @@ def make_layout(
 
 
 def initial_controllers(layout: ClusterLayout, new_id: Callable[[], str]) -> str | None:
-    """The first voters, as `storage format --initial-controllers` takes them, with new directories.
+    """Return the first voters, as `storage format --initial-controllers` takes them, with new
+    directories.
 
     None where the nodes' files list the voters.
     """
@@ -128,7 +129,7 @@ def initial_controllers(layout: ClusterLayout, new_id: Callable[[], str]) -> str
 
 
 def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> dict[str, str]:
-    """The keys and values that configure the node; `layout.overrides` win."""
+    """Return the keys and values that configure the node; `layout.overrides` win."""
     listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
     key = BOOTSTRAP_SERVERS if layout.dynamic else STATIC_VOTERS
     named = (
@@ -148,7 +149,7 @@ def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> 
 
 
 def layout_to_json(layout: ClusterLayout) -> dict[str, Any]:
-    """What `layout_from_json` reads back."""
+    """Return the form that `layout_from_json` reads."""
     return {
         "version": DYNAMIC_VERSION if layout.dynamic else STATIC_VERSION,
         "cluster_id": layout.cluster_id,
@@ -158,7 +159,7 @@ def layout_to_json(layout: ClusterLayout) -> dict[str, Any]:
 
 
 def layout_from_json(document: Any) -> ClusterLayout:
-    """Reads a layout; ConfigError if it is not one of ours."""
+    """Read a layout; ConfigError if it is not one of ours."""
     try:
         nodes = tuple(LocalNode(**node) for node in document["nodes"])
         overrides = tuple(sorted(document["overrides"].items()))

@@ -61,7 +61,7 @@ def _again_and_again(ports: range, lock: socket.socket) -> Iterator[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a node could listen on the port."""
+    """Return whether a node could listen on the port."""
     if (probe := _listen(port)) is None:
         return False
     probe.close()
@@ -82,7 +82,7 @@ def _listen(port: int) -> socket.socket | None:
 
 
 def serves(host: str, port: int, timeout_s: float) -> bool:
-    """Whether a broker answers a request there; one that has not registered yet makes it wait."""
+    """Return whether a broker answers a request there; an unregistered one makes it wait."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(API_VERSIONS_REQUEST)

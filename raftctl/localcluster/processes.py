@@ -42,11 +42,11 @@ class ProcessRef:
     """Seconds since 1970, by the clock of the system."""
 
     def is_alive(self) -> bool:
-        """Whether it still runs; a child that ended is reaped on the way."""
+        """Return whether it still runs; a child that ended is reaped on the way."""
         return self._process() is not None
 
     def send(self, number: signal.Signals) -> None:
-        """Sends the signal; does nothing if the process is gone."""
+        """Send the signal; does nothing if the process is gone."""
         process = self._process()
         if process is not None:
             try:
@@ -78,7 +78,7 @@ def start_node(
     environment: Mapping[str, str] | None = None,
     prefix: Sequence[str] = (),
 ) -> ProcessRef:
-    """Starts `raftctl start` in its own session, with what it writes appended to `log`.
+    """Start `raftctl start` in its own session, with its output appended to `log`.
 
     `environment`: variables that it has besides those of this process. `prefix`: a program and
     its arguments that becomes the node, as `env` would.
@@ -91,7 +91,7 @@ def start_node(
 def start_program(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> ProcessRef:
-    """Starts a program that may outlive this one; the rest as for `start_node`."""
+    """Start a program that may outlive this one; the rest as for `start_node`."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             command,
@@ -137,7 +137,7 @@ def mark_as_own(folder: Path) -> None:
 
 
 def load_process(path: Path) -> ProcessRef | None:
-    """The process remembered, or None if there is none."""
+    """Return the process remembered, or None if there is none."""
     try:
         document = json.loads(path.read_text())
         return ProcessRef(int(document["pid"]), float(document["started"]))
@@ -146,7 +146,8 @@ def load_process(path: Path) -> ProcessRef | None:
 
 
 def lock_holder(directory: Path) -> ProcessRef | None:
-    """The process that has locked a data directory, however it was started; None if none has.
+    """Return the process that has locked a data directory, however it was started; None if none
+    has.
 
     The id in the lock file may have been given to another program since: only a process that has
     the file open is taken for the node. ConfigError for one of another user, whose files cannot be
@@ -184,7 +185,7 @@ class Locked:
 
 
 def locked_last_by(directory: Path) -> Locked | None:
-    """What the lock file of a data directory says; None if it says nothing."""
+    """Return the process that a data directory's lock file names; None if it names none."""
     try:
         with (directory / ".lock").open("rb") as lock:
             text = lock.read(_PID_DIGITS_MAX).strip()
@@ -195,7 +196,7 @@ def locked_last_by(directory: Path) -> Locked | None:
 
 
 def wait_gone(processes: list[ProcessRef], timeout_s: float) -> list[ProcessRef]:
-    """Waits for the processes to end; those that still run after `timeout_s`."""
+    """Wait for the processes to end; those that still run after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
         processes = [process for process in processes if process.is_alive()]

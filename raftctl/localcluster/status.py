@@ -46,7 +46,7 @@ def _credibility(answer: dict[str, Any]) -> tuple[int, bool, int]:
 
 
 def ask_controllers(addresses: Sequence[str], timeout_s: float = 1.0) -> ClusterStatus:
-    """Asks all controllers (`host:port`) at once."""
+    """Ask all controllers (`host:port`) at once."""
     with ThreadPoolExecutor(max_workers=max(1, len(addresses))) as pool:
         answers = pool.map(lambda address: ask_controller(address, timeout_s), addresses)
         return ClusterStatus(dict(zip(addresses, answers, strict=True)))
