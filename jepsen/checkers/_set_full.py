@@ -45,7 +45,7 @@ class _Added:
 
 
 def check_set_full(history: Sequence[Op], *, linearizable: bool = True) -> Verdict:
-    """The verdict; with `linearizable` a stale read is an anomaly, else a note."""
+    """Return the verdict; with `linearizable` a stale read is an anomaly, else a note."""
     mine = operations(history)
     adds = _adds(one for one in mine if one.invoke.f == "add")
     reads = [_read(one) for one in mine if one.invoke.f == "read" and one.type is OpType.OK]

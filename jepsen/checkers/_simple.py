@@ -244,7 +244,7 @@ FINAL_READS = ("final-poll",)
 
 
 def check_availability(history: Sequence[Op], *, outage_s_max: float | None = None) -> Verdict:
-    """How each function fared: counts, and the longest time in which it was tried in vain.
+    """Return the counts of each function, and the longest time in which it was tried in vain.
 
     Unknown if one never succeeded, as a test that does nothing shows nothing. An outage is the time
     between two successes, or between the first try and the first success; longer than

@@ -71,7 +71,7 @@ Clock = Callable[[], float]
 
 
 def model_named(name: str, *, lenient: bool = False, initial: Any = None) -> Model:
-    """The model of that name; KeyError if there is none.
+    """Return the model of that name; KeyError if there is none.
 
     `lenient`: as in Knossos' test data a read of nil says nothing, nor does a failed `cas`.
     `initial` replaces nil as the first value of a register.
@@ -91,7 +91,7 @@ def model_named(name: str, *, lenient: bool = False, initial: Any = None) -> Mod
 
 
 def linearizable(model: Model, budget: Callable[[], Budget] = Budget) -> Checker:
-    """The checker that holds a history against a model; a budget is taken for each check."""
+    """Return the checker that holds a history against a model; a budget is taken for each check."""
 
     def check(history: Sequence[Op]) -> Verdict:
         result = check_linearizable(history, model, budget())
@@ -109,7 +109,7 @@ def linearizable(model: Model, budget: Callable[[], Budget] = Budget) -> Checker
 
 
 def checker_named(name: str, model: Model, budget: Callable[[], Budget], **options: Any) -> Checker:
-    """The checker of that name; KeyError if there is none."""
+    """Return the checker of that name; KeyError if there is none."""
     if name == LINEARIZABLE:
         return linearizable(model, budget)
     return partial(CHECKERS[name], **options)

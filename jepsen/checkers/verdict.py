@@ -64,7 +64,7 @@ def judge(
 
 
 def merge_valid(verdicts: Iterable[Valid]) -> Valid:
-    """The verdict on the whole, given those on its parts: invalid, else unknown, else valid."""
+    """Return the verdict on the whole from those on its parts: invalid, else unknown."""
     merged: Valid = True
     for valid in verdicts:
         if valid is False:
@@ -75,7 +75,7 @@ def merge_valid(verdicts: Iterable[Valid]) -> Valid:
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
-    """The verdict for programs."""
+    """Return the verdict for programs."""
     document: dict[str, Any] = {
         "valid": verdict.valid,
         "anomalies": [_anomaly_document(one) for one in verdict.anomalies],
@@ -93,12 +93,12 @@ def _anomaly_document(anomaly: Anomaly) -> dict[str, Any]:
 
 
 def with_text_keys(value: Any) -> Any:
-    """The value with text for the keys of its objects, as JSON has them."""
+    """Return the value with text for the keys of its objects, as JSON has them."""
     if isinstance(value, dict):
         return {str(key): with_text_keys(item) for key, item in value.items()}
     return [with_text_keys(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def plain(value: Any) -> Any:
-    """What JSON has no form for, as something close to it."""
+    """Return a value for which JSON has no form as something close to it."""
     return sorted(value, key=repr) if isinstance(value, set | frozenset) else repr(value)

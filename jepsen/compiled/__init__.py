@@ -27,5 +27,5 @@ from importlib.util import find_spec
 
 @cache
 def available() -> bool:
-    """Whether numba is installed: the extra `fast`, which `spark` includes."""
+    """Return whether numba is installed: the extra `fast`, which `spark` includes."""
     return find_spec("numba") is not None

@@ -69,7 +69,7 @@ _MIX_VALUE, _MIX_MASK = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9
 def judge_table(
     starts: _Table, rows: _Table, initial: int, configurations_max: int
 ) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """The verdict on each key, by number, and so many configurations as it had at most.
+    """Return the verdict on each key, by number, and its greatest number of configurations.
 
     Key k's operations are rows `starts[k]` up to `starts[k + 1]`, sorted by when they begin: (f, a,
     b, invoked, returned, returned), of which the last column is used up. Values are any numbers:
@@ -477,7 +477,7 @@ began."""
 def judge_zones(
     starts: _Column, rows: NDArray[np.int64], initial: int, verdicts: NDArray[np.int8]
 ) -> None:
-    """Writes VALID for each key that is certainly linearizable, and leaves the others.
+    """Write VALID for each key that is certainly linearizable, and leave the others.
 
     Arguments are those of `jepsen.compiled.registers.judge_table`.
     """

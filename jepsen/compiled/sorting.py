@@ -20,7 +20,7 @@ _SMALL = 2**31
 
 @compiled
 def are_small(f: NDArray[np.int8], columns: tuple[NDArray[np.int64], ...], nil: int) -> bool:
-    """Whether all numbers of what is said have room in 32 bits, beside one for `nil`."""
+    """Return whether all numbers have room in 32 bits, beside one for `nil`."""
     a, b, invoked, returned = columns
     for row in range(len(f)):
         if f[row] > FAILED_CAS:
@@ -45,7 +45,7 @@ def parted(
     ends: NDArray[np.int64],
     out: tuple[NDArray[np.int32], NDArray[np.int8], Any],
 ) -> None:
-    """Writes each row to its part's place in `out`, which ends at `ends[part]`.
+    """Write each row to its part's place in `out`, which ends at `ends[part]`.
 
     `columns`: (a, b, invoked, returned); `out`: (the place of the key in its part, f, a row of any
     whole numbers for each of the columns). Instead of when an operation returns stands how long it

@@ -32,7 +32,7 @@ SPACE = 32
 
 @compiled
 def begins(data: Any, at: int, end: int, text: Any) -> bool:
-    """Whether the text is there."""
+    """Return whether the text is there."""
     same = 0
     while same < len(text) and at + same < end and data[at + same] == text[same]:
         same += 1
@@ -57,7 +57,7 @@ def integer(data: Any, at: int, end: int) -> tuple[int, int]:
 
 @compiled
 def string(data: Any, at: int, end: int) -> int:
-    """Where a string without escapes ends, or -1."""
+    """Return the end of a string without escapes, or -1."""
     if at >= end or data[at] != QUOTE:
         return -1
     place = at + 1
@@ -89,7 +89,7 @@ _NULL, _TRUE, _FALSE, _END = map(_bytes, ("null", "true", "false", "}\n"))
 
 
 def find_fields(data: NDArray[np.uint8], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A row a line. `ends`: where in the data each line ends, its line feed included."""
+    """Return a row a line. `ends`: where in the data each line ends, its line feed included."""
     found: NDArray[np.int64] = np.zeros((len(ends), COLUMNS), np.int64)
     opened: NDArray[np.int64] = np.empty(_DEPTH_MAX, np.int64)
     names: NDArray[np.int64] = np.empty((_NAMES_MAX, 3), np.int64)
@@ -437,7 +437,7 @@ class Mops(NamedTuple):
 
 
 def read_mops(data: Any, ends: Any, wanted: Any) -> Mops:
-    """The records of those operations that are wanted.
+    """Return the records of the wanted operations.
 
     `data`: bytes of all texts; `ends`: where in them each text begins, and the last ends.
     """

@@ -46,7 +46,7 @@ FINDERS = (
 
 
 def check_kafka(history: Sequence[Op], *, ww_deps: bool = False) -> Verdict:
-    """All anomalies of logs. Raises HistoryError.
+    """Return all anomalies of logs. Raises HistoryError.
 
     A cycle of reads, and of what one process or real time orders, is an anomaly. `ww_deps`: also
     looks for cycles with the order of writes, which only informs. Unknown if nothing was sent or

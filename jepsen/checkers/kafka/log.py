@@ -53,18 +53,18 @@ class Call:
 
     @property
     def ok(self) -> bool:
-        """Whether it succeeded."""
+        """True if it succeeded."""
         return self.type is OpType.OK
 
 
 def calls(history: Sequence[Op]) -> list[Call]:
-    """The clients' operations, in the order in which they ended."""
+    """Return the clients' operations, in the order in which they ended."""
     found = [call_of(operation) for operation in operations(history)]
     return sorted(found, key=lambda call: call.index)
 
 
 def call_of(operation: Operation) -> Call:
-    """The operation with what it sent and polled.
+    """Return the operation with what it sent and polled.
 
     Also of what failed it is told what was seen and sent, since that was seen and sent.
     """
@@ -149,7 +149,7 @@ class Logs:
         self.orders = {key: version_order(log) for key, log in self._log.items()}
 
     def committed(self, call: Call) -> bool:
-        """Whether the operation certainly took effect: acknowledged, or somebody saw it."""
+        """Return whether the operation certainly took effect: acknowledged, or seen by a read."""
         if call.ok:
             return True
         sends = call.sends if call.type is OpType.INFO else ()
@@ -162,7 +162,7 @@ class Logs:
                 self._log[record.key][record.offset].add(record.value)
 
     def index(self, record: Record) -> int | None:
-        """The place of a value in its key's log, if it is known."""
+        """Return the place of a value in its key's log, if it is known."""
         order = self.orders.get(record.key)
         return None if order is None else order.index_of.get(record.value)
 
@@ -176,7 +176,7 @@ class Logs:
         return found
 
     def between(self, key: Any, low: int, high: int) -> list[Any]:
-        """The values at the places strictly between."""
+        """Return the values at the places strictly between."""
         return self.orders[key].some_values(low + 1, high)
 
 

@@ -68,7 +68,7 @@ class _Numbers(dict[Any, int]):
 def search_compiled(
     history: Iterable[Op], model: Model
 ) -> tuple[dict[Any, Found | None], Iterable[Op]]:
-    """What is found of each key, in the order of their first operations, and lines for others.
+    """Return the result of each key, in the order of their first operations, and lines for others.
 
     Those are about the keys of which nothing is found. They are all where it does not pay to
     begin, or where the history is not what it should be: others say what is wrong.

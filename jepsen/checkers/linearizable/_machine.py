@@ -140,7 +140,7 @@ class Counterexample:
 
 
 def observed(operation: Operation, model: Model) -> bool:
-    """Whether the operation's completion constrains the search."""
+    """Return whether the operation's completion constrains the search."""
     completion = operation.completion
     if completion is None:
         return False

@@ -48,7 +48,7 @@ class KeyCheckpoint:
     """The completion that no configuration survives, if any; later operations do not matter."""
 
     def needs(self, operation: Operation) -> bool:
-        """Whether the next check needs an operation that has ended."""
+        """Return whether the next check needs an operation that has ended."""
         line = operation.invoke.index
         return line >= self.since and (self.until is None or line < self.until)
 
@@ -118,7 +118,8 @@ Relation = dict[Any, frozenset[Any]]
 
 
 def relation(mine: Sequence[Operation], model: Register, budget: Budget) -> Relation:
-    """What the operations, in the order of their invocations, make of a value. Raises Exhausted.
+    """Return the values that the operations, in the order of their invocations, lead to. Raises
+    Exhausted.
 
     Where an outcome is unknown the operation never ends, so such a part is to be the last one.
     """
@@ -136,7 +137,7 @@ def relation(mine: Sequence[Operation], model: Register, budget: Budget) -> Rela
 
 
 def comes_through(initial: Any, relations: Iterable[Mapping[Any, frozenset[Any]]]) -> bool:
-    """Whether a register that begins so is linearizable, from the relations of its parts."""
+    """Return whether a register that begins so is linearizable, from the relations of its parts."""
     states = {initial}
     for one in relations:
         states = {
@@ -146,7 +147,7 @@ def comes_through(initial: Any, relations: Iterable[Mapping[Any, frozenset[Any]]
 
 
 def parts(mine: Iterable[Operation], model: Register) -> Iterator[list[Operation]]:
-    """The operations cut wherever none is under way that says anything."""
+    """Yield the operations, cut wherever no informative one is pending."""
     part: list[Operation] = []
     ends = -1
     unknown = False

@@ -59,7 +59,7 @@ class Compared(NamedTuple):
 def check_copies(
     log: str, copies: Mapping[str, Copy], committed: int, *, partial: bool = False
 ) -> Compared:
-    """Compares the copies of a log, by the names of their replicas, batch by batch.
+    """Compare the copies of a log, by the names of their replicas, batch by batch.
 
     Batches at one offset are equal if they are of one epoch, or if it is below `committed`: other
     tails are of leaders that were replaced. Below `committed` no copy lacks what another has, but

@@ -99,7 +99,7 @@ def check_trace(history: Sequence[Op]) -> Verdict:
 
 
 def events_of(history: Iterable[Op]) -> Iterator[Event]:
-    """What nodes tell there. Raises HistoryError if an event lacks a field."""
+    """Return the reports of nodes in a history. Raises HistoryError if an event lacks a field."""
     for op in history:
         if not op.by_client and op.type is OpType.INFO and op.f in EVENTS:
             yield _event(op)
@@ -142,7 +142,7 @@ def _gone_back(events: Sequence[Event]) -> Iterator[Anomaly]:
 
 
 def impossible_in(one: Event) -> Iterator[Anomaly]:
-    """What an event shows by itself."""
+    """Return the anomalies that an event shows by itself."""
     value, where = one.value, {"partition": one.partition, "node": one.node}
     if one.f == REPLICA and value["high_watermark"] > value["log_end"]:
         detail = {name: value[name] for name in ("high_watermark", "log_end")}
@@ -153,7 +153,9 @@ def impossible_in(one: Event) -> Iterator[Anomaly]:
 
 
 def claim_of(one: Event) -> Claim | None:
-    """What an event says of which there is only one."""
+    """Return the unique fact that an event asserts (leader of an epoch, record at an offset), or
+    None.
+    """
     value = one.value
     if one.f == LEADER:
         return Claim(TWO_LEADERS, value["epoch"], value["name"])

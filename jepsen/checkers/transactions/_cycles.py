@@ -54,7 +54,7 @@ _KINDS: Mapping[str, _Kind] = {
 def find_cycles(
     graph: Graph, kinds: Sequence[str], orders: Sequence[str], wrong: Collection[str]
 ) -> list[Anomaly]:
-    """The cycles of edges of these kinds of `DATA` and of these orders.
+    """Return the cycles of edges of these kinds of `DATA` and of these orders.
 
     Where the data shows that one comes before another, an order need not say so, too. It may only
     if the component has no cycle that is `wrong` without.

@@ -38,30 +38,33 @@ class Graph:
     edges: dict[int, dict[int, dict[str, Edge]]] = field(default_factory=dict)
 
     def add(self, edge: Edge) -> None:
-        """Adds an edge; one from a vertex to itself says nothing."""
+        """Add an edge; one from a vertex to itself is ignored."""
         if edge.source != edge.target:
             targets = self.edges.setdefault(edge.source, {})
             targets.setdefault(edge.target, {}).setdefault(edge.kind, edge)
 
     def targets(self, vertex: int, kinds: Collection[str]) -> Iterator[int]:
-        """Where edges of these kinds lead."""
+        """Return the vertices to which edges of these kinds lead."""
         for target, by_kind in self.edges.get(vertex, {}).items():
             if any(kind in kinds for kind in by_kind):
                 yield target
 
     def edge(self, source: int, target: int, kinds: Sequence[str]) -> Edge:
-        """The edge between two vertices of the first kind that there is."""
+        """Return the first edge between two vertices, by the order of the kinds."""
         by_kind = self.edges[source][target]
         return next(by_kind[kind] for kind in kinds if kind in by_kind)
 
     def components(self, kinds: Collection[str]) -> list[set[int]]:
-        """The sets of two or more vertices that all reach each other by edges of these kinds."""
+        """Return the sets of two or more vertices that all reach each other by edges of these
+        kinds.
+        """
         return components(list(self.edges), lambda vertex: self.targets(vertex, kinds))
 
 
 def components(vertices: Iterable[int], targets: Callable[[int], Iterator[int]]) -> list[set[int]]:
-    """The sets of two or more vertices that all reach each other, and single ones that reach
-    themselves in one step."""
+    """Return the sets of two or more vertices that all reach each other, and single ones that reach
+    themselves in one step.
+    """
     return list(_Tarjan(targets).run(vertices))
 
 
@@ -120,7 +123,7 @@ class _Tarjan:
 def order_edges(
     mine: Sequence[Operation], vertices: Mapping[int, int], orders: Collection[str]
 ) -> Iterator[Edge]:
-    """The edges of kind `process` and `realtime` between operations, of those orders.
+    """Return the edges of kind `process` and `realtime` between operations, of those orders.
 
     `vertices`: index of the invocation to the vertex, of those that are in the graph. Edges that
     follow from others are left out. What ends with unknown outcome may take effect later, so

@@ -109,7 +109,7 @@ _KAFKA = frozenset(
 
 @cache
 def forbidden(model: str) -> frozenset[str]:
-    """The anomalies that a history of the model has none of. KeyError if there is no such model."""
+    """Return the anomalies that the model forbids. KeyError if there is no such model."""
     if model == KAFKA:
         return _KAFKA
     wanted = set(_forbidden_by(model))
@@ -121,8 +121,8 @@ def forbidden(model: str) -> frozenset[str]:
 
 @cache
 def orders(model: str) -> tuple[str, ...]:
-    """The orders beside the data's own that the model keeps. One client's real time has its order
-    of operations in it.
+    """Return the orders beside the data's own that the model keeps. One client's real time has its
+    order of operations in it.
     """
     if model == KAFKA:
         return (PROCESS, REALTIME)
@@ -139,7 +139,7 @@ def orders(model: str) -> tuple[str, ...]:
 
 @cache
 def implied(anomaly: str) -> frozenset[str]:
-    """What is there, too, where the anomaly is."""
+    """Return the anomalies that this one implies."""
     found, new = {anomaly}, {anomaly}
     cases = _cases()
     while new:

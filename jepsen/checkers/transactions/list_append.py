@@ -70,7 +70,7 @@ class _Txn:
 
 
 def check_list_append(history: Sequence[Op], consistency: str = STRICTEST) -> Verdict:
-    """The verdict for what a system promises: one of `CONSISTENCY`. Raises HistoryError.
+    """Return the verdict for what a system promises: one of `CONSISTENCY`. Raises HistoryError.
 
     `kafka`: what is read was committed before; writes of transactions may interleave, so only
     cycles of reads (and of what one process or real time orders) are anomalies. A transaction is
@@ -104,13 +104,14 @@ def cycle_kinds(consistency: str) -> tuple[str, ...]:
 
 
 def forbids_disorder(consistency: str) -> bool:
-    """Whether lists that contradict each other are wrong by themselves. Where they are not, the
-    order of versions that the one shows may have a cycle which that of the other lacks."""
+    """Return whether lists that contradict each other are wrong by themselves. Where they are not,
+    the order of versions that the one shows may have a cycle which that of the other lacks.
+    """
     return "incompatible-order" in forbidden(consistency)
 
 
 def is_allowed(anomaly: Anomaly, mine: Sequence[Operation], consistency: str) -> bool:
-    """Whether the model does not forbid it. `mine`: all operations of its key, at least."""
+    """Return whether the model does not forbid it. `mine`: all operations of its key, at least."""
     if anomaly.name not in forbidden(consistency):
         return True
     half_read = consistency == KAFKA and anomaly.name == "G1b"
@@ -138,13 +139,14 @@ def _is_linked(inferred: Inferred, mine: Sequence[Operation], consistency: str) 
 
 
 def ended_of(mine: Sequence[Operation]) -> frozenset[int]:
-    """The vertices of transactions that have ended, even if nobody knows how."""
+    """Return the vertices of transactions that have ended, even with an unknown outcome."""
     return frozenset(one.completion.index for one in mine if one.completion)
 
 
 def links(edge: Edge, ended: Collection[int]) -> bool:
-    """Whether it shows that a verdict has something to rest on: it leads from one transaction that
-    has ended to another. Of others Elle makes no vertices."""
+    """Return whether it shows that a verdict has something to rest on: it leads from one
+    transaction that has ended to another. Of others Elle makes no vertices.
+    """
     return edge.source != edge.target and edge.source in ended and edge.target in ended
 
 
@@ -238,7 +240,7 @@ def _vertex(operation: Operation) -> int:
 
 
 def micros_of(operation: Operation) -> list[Any]:
-    """What it did, or was to do where nobody knows.
+    """Return what it did, or was to do if that is unknown.
 
     What has failed or is unknown may tell what it read, too. It does so if it tells all that it was
     to append.
