@@ -44,7 +44,7 @@ class Client(Protocol):
         """Gets ready; may raise, then the operation is not tried and has failed."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Does the operation; whatever it raises counts as `info`."""
+        """Perform the operation; an exception counts as `info`."""
 
     async def close(self) -> None:
-        """Ends without waiting for what is unknown."""
+        """End without waiting for unknown outcomes."""

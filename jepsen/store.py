@@ -56,7 +56,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, store: Path, spec: RunSpec, command: str) -> RunFolder:
-        """A new folder with the specification in it. InputError for a store that takes none."""
+        """Make a folder with the specification in it. InputError for a store that takes none."""
         of_test = store / spec.name
         document = {"spec": spec.to_json(), "command": command}
         try:
@@ -83,7 +83,7 @@ class RunFolder:
                 parent.rmdir()  # only where nothing is left in it
 
     def put_aside(self, why: str) -> Path:
-        """Moves a run that broke off to where nobody takes it for one with a verdict."""
+        """Move a run that broke off to where nobody takes it for one with a verdict."""
         test, store = self.path.parent.name, self.path.parent.parent
         of_test = store / CRASHED / test
         of_test.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """A folder that is there; InputError if it is none."""
+        """Open a folder; InputError if it is no run."""
         if not (path / TEST_FILE).is_file():
             raise InputError(
                 f"{path}: not a run: name a folder with test.json, such as store/latest"
@@ -138,12 +138,12 @@ class RunFolder:
         return HistoryWriter(self.path / HISTORY_FILE)
 
     def history(self) -> list[Op]:
-        """What was written so far."""
+        """Return what was written so far."""
         path = self.path / HISTORY_FILE
         return list(read_history(path)) if path.exists() else []
 
     def write_parquet(self) -> None:
-        """Keeps what clients did as a table too, where pyarrow is installed."""
+        """Keep what clients did as a table too, where pyarrow is installed."""
         if available():
             write_parquet(self.path / "history.parquet", self.spec.name, self.history())
 
@@ -152,7 +152,7 @@ class RunFolder:
         self._write(PLAN_FILE, [fault.to_json() for fault in plan])
 
     def write_results(self, document: dict[str, Any]) -> None:
-        """Keeps the verdicts."""
+        """Keep the verdicts."""
         self._write("results.json", document)
 
     def _write(self, name: str, document: Any) -> None:
@@ -168,18 +168,18 @@ class RunFolder:
 
 
 def unwritable(store: Path, error: OSError) -> InputError:
-    """What is said of a store that cannot be written."""
+    """Return the error for a store that cannot be written."""
     return InputError(f"--store {store}: cannot be written: {error.strerror}; choose another")
 
 
 def put_aside(store: Path, test: str) -> str:
-    """The newest run of a test that broke off; empty if nothing is left of any."""
+    """Return the newest run of a test that broke off; empty if nothing is left of any."""
     latest = store / CRASHED / test / LATEST
     return str(latest.resolve()) if latest.exists() else ""
 
 
 def new_matrix_folder(store: Path) -> Path:
-    """A new folder for a matrix of tests; `latest` points to it. InputError."""
+    """Return a new folder for a matrix of tests; `latest` points to it. InputError."""
     matrices = store / MATRICES
     try:
         matrices.mkdir(parents=True, exist_ok=True)
@@ -191,12 +191,12 @@ def new_matrix_folder(store: Path) -> Path:
 
 
 def store_of_matrix(folder: Path) -> Path:
-    """The store that it was made in."""
+    """Return the store in which a matrix was made."""
     return folder.parent.parent
 
 
 def runs(store: Path) -> list[RunFolder]:
-    """All runs of a store, the newest first."""
+    """Return all runs of a store, the newest first."""
     found = [
         RunFolder(path.parent)
         for path in store.glob("*/*/test.json")

@@ -37,7 +37,7 @@ class Ending(NamedTuple):
     """When the test was interrupted, in seconds of the test; None: it was not."""
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads back."""
+        """Return the form that `from_json` reads."""
         return self._asdict()
 
     @classmethod

@@ -66,7 +66,9 @@ class Interpreter:
         return 0.0 if self._clock is None else self._now() / SECOND_NS
 
     async def run(self, generator: Generator) -> None:
-        """Runs it to its end; may be called again, with the clock and the processes going on."""
+        """Run the generator to its end; may be called again, with the clock and the processes going
+        on.
+        """
         while not self.stopped:
             found = generator.next_op(self._context())
             if found is None:
@@ -83,7 +85,7 @@ class Interpreter:
             generator = await self._wait(generator, None)
 
     async def close(self) -> None:
-        """Ends all clients."""
+        """End all clients."""
         for client in self._clients.values():
             self._spawn(_close(client))
         while self._tasks:

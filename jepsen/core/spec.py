@@ -88,7 +88,7 @@ class RunSpec:
         return "-".join([self.workload, self.env, *(self.nemesis or ["healthy"])])
 
     def with_plan(self, plan: Plan) -> RunSpec:
-        """The same test with these faults, and no others."""
+        """Return the same test with these faults, and no others."""
         return replace(self, plan=plan, nemesis=packages_of(plan))
 
     @property
@@ -100,7 +100,7 @@ class RunSpec:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads back."""
+        """Return the form that `from_json` reads."""
         return {
             **{one.name: getattr(self, one.name) for one in fields(self)},
             "nemesis": list(self.nemesis),
@@ -110,7 +110,7 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> RunSpec:
-        """A specification; InputError names what it does not know."""
+        """Return a specification; InputError names what it does not know."""
         known = {one.name for one in fields(cls)}
         unknown = sorted(set(document) - known)
         if unknown or "workload" not in document:
@@ -129,13 +129,13 @@ FAULTS = {
 
 
 def workloads_in(env: str) -> tuple[str, ...]:
-    """The workloads that the environment's clusters can serve with nothing else."""
+    """Return the workloads that the environment's clusters can serve with nothing else."""
     known = KAFKA_WORKLOADS if env == "external" else WORKLOADS
     return tuple(name for name in known if name not in JAVA_WORKLOADS)
 
 
 def faults_in(env: str, control: str = "") -> tuple[str, ...]:
-    """The faults that the environment's clusters can be given."""
+    """Return the faults that the environment's clusters can be given."""
     return () if env == "external" and not control else FAULTS[env]
 
 
@@ -218,7 +218,7 @@ def _check_fault(spec: RunSpec, name: str) -> None:
 
 
 def workload_of(spec: RunSpec) -> Workload:
-    """The workload that the specification names."""
+    """Return the workload that the specification names."""
     module, _, function = WORKLOADS[spec.workload].partition(":")
     options = WorkloadOptions(
         concurrency=spec.concurrency,

@@ -37,12 +37,12 @@ class BatchHeader(NamedTuple):
     crc: int
 
     def is_right(self, data: bytes) -> bool:
-        """Whether these bytes, all of the batch, are as they were written."""
+        """Return whether these bytes, all of the batch, are as they were written."""
         return bool(crc32c(memoryview(data)[_CHECKED_FROM:]) == self.crc)
 
 
 def batch_headers(data: bytes) -> Iterator[BatchHeader]:
-    """The headers of batches that follow each other, up to the first that is not all there."""
+    """Return the headers of consecutive batches, up to the first incomplete one."""
     position = 0
     while len(data) - position >= _HEADER.size:
         base, length, epoch, _magic, crc, _attributes, delta = _HEADER.unpack_from(data, position)

@@ -34,7 +34,7 @@ class Held(NamedTuple):
 
 
 def read_dump(path: Path) -> Iterator[Held]:
-    """The records of a dump, in its order. Raises InputError, naming file and line."""
+    """Return the records of a dump, in its order. Raises InputError, naming file and line."""
     reader = _Reader()
     try:
         with path.open(encoding="utf-8", errors="backslashreplace") as file:
@@ -76,7 +76,7 @@ class _Reader:
 
 
 def held_of(document: dict[str, Any]) -> Iterator[Held]:
-    """The records of a batch in a segment; other files' documents tell nothing of any.
+    """Return the records of a batch in a segment; documents of other files hold none.
 
     Nor do those of the metadata log, which stands in the same data directory (it is judged by
     `jepsen check-servers`).

@@ -32,7 +32,7 @@ _OF_LINKS = ("partition", "slow")
 
 
 def kind_struck(op: Op) -> str:
-    """The kind of fault that this line shows to have struck; empty if none.
+    """Return the kind of fault that this line shows to have struck; empty if none.
 
     A completion of the nemesis lists the nodes that were hit. The list is empty if there was no
     node to hit. If the attempt failed, the value is that of the invocation, which is no list.
@@ -45,12 +45,12 @@ def kind_struck(op: Op) -> str:
 
 
 def kind_tried(op: Op) -> str:
-    """The kind of fault whose attempt ends with this line; empty if none."""
+    """Return the kind of fault whose attempt ends with this line; empty if none."""
     return _KINDS.get(op.f, "") if op.process == NEMESIS and op.type is not OpType.INVOKE else ""
 
 
 def in_words(op: Op) -> str:
-    """What the nemesis has done by this line, for people: `partition: broker-3 cut off`."""
+    """Describe what the nemesis has done by this line: `partition: broker-3 cut off`."""
     if op.error is not None and not kind_struck(op):
         return f"{op.f} failed: {op.error}"
     if op.f == HEAL:
@@ -163,7 +163,7 @@ def package(
     disks: Sequence[str] = (),
     features: Sequence[str] = (),
 ) -> Generator:
-    """The faults of these names, on average `interval_s` apart; several come in rounds.
+    """Return the faults of these names, on average `interval_s` apart; several come in rounds.
 
     Each strikes once before that, one after the other: a kind that never struck was not tested.
     Where `time_limit_s` is short for that, they follow each other sooner. `roles`: the cluster has
@@ -199,5 +199,5 @@ def _of(one: Package, interval_s: float, *, roles: bool) -> Generator:
 
 
 def healing() -> Generator:
-    """The last operation: whatever is broken is made whole."""
+    """Return the last operation: whatever is broken is made whole."""
     return nemesis(Once(Todo(HEAL)))

@@ -98,7 +98,7 @@ def report_page(
     began: str = "",
     back: str = "",
 ) -> str:
-    """The whole page; it loads nothing. `began`: date and time; `back`: where all runs are."""
+    """Return the whole page; it loads nothing. `began`: date and time; `back`: link to all runs."""
     word = WORDS[results["valid"]]
     broken, found = windows(history), _shown(results["checkers"], history)
     body = [
@@ -123,7 +123,7 @@ def report_page(
 
 
 def document(title: str, body: Sequence[str]) -> str:
-    """A whole page that refers to nothing outside itself."""
+    """Return a whole page that refers to nothing outside itself."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -182,13 +182,13 @@ def _legend(kinds: set[str], *, anomalies: bool) -> str:
 
 
 def quantile_legend() -> str:
-    """What the lines of a plot of quantiles are."""
+    """Return the legend of a plot of quantiles."""
     named = {at: f"p{at * 100:g}" if at < 1 else "max" for at in QUANTILES}
     return keys([(f"{named[at]}", colour) for at, colour in QUANTILES.items()])
 
 
 def keys(named: Sequence[tuple[str, str]]) -> str:
-    """A legend: names, each with its colour."""
+    """Return a legend: names, each with its colour."""
     shown = [
         f'<span class="key"><i style="background:{colour}"></i>{escape(name)}</span>'
         for name, colour in named
@@ -220,7 +220,7 @@ def _shown(checkers: Mapping[str, Any], history: Sequence[Op]) -> list[_Shown]:
 
 
 def cut(text: str) -> str:
-    """The text in HTML; of a long one the beginning, and the rest on demand."""
+    """Return the text in HTML; of a long one the beginning, and the rest on demand."""
     if len(text) <= TEXT_SHOWN_MAX:
         return escape(text)
     begin, rest = text[:TEXT_SHOWN_MAX], text[TEXT_SHOWN_MAX:]
@@ -242,7 +242,7 @@ def _some_of_each(anomalies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def kinds_of(verdict: Mapping[str, Any]) -> dict[str, int]:
-    """How many anomalies of each kind a checker found."""
+    """Return the number of anomalies of each kind that a checker found."""
     listed = Counter(one["name"] for one in verdict["anomalies"])
     counted = verdict["statistics"].get("found", {})
     return {name: counted.get(name, count) for name, count in listed.items()}
@@ -402,7 +402,7 @@ def index_row(name: str, spec: RunSpec, results: Mapping[str, Any] | None) -> Ro
 
 
 def texts_of(spec: RunSpec, results: Mapping[str, Any] | None) -> tuple[str, str, str, str, str]:
-    """The cells of `MORE`; all but the seed are empty for a run without a verdict."""
+    """Return the cells of `MORE`; all but the seed are empty for a run without a verdict."""
     if results is None:
         return ("", "", "", str(spec.seed), "")
     verdicts = results["checkers"].values()
@@ -418,12 +418,14 @@ def texts_of(spec: RunSpec, results: Mapping[str, Any] | None) -> tuple[str, str
 
 
 def faults_of(spec: RunSpec) -> str:
-    """The faults of a run, as the index names them."""
+    """Return the faults of a run, as the index names them."""
     return ",".join(spec.nemesis) or HEALTHY
 
 
 def index_page(rows: Sequence[Row], workload: str = "", faults: str = "") -> str:
-    """All runs, the newest first; of that workload and those faults alone, where they are named."""
+    """Return all runs, the newest first; of that workload and those faults alone, where they are
+    named.
+    """
     chosen = [row for row in rows if workload in ("", row.workload) and faults in ("", row.faults)]
     body = ["<h1>Runs</h1>", *_matrix(rows), *_filters(workload, faults)]
     heads = "".join(f"<th>{head}</th>" for head in ("test", "time", "verdict", *MORE))

@@ -38,7 +38,7 @@ def lasted(seconds: float) -> str:
 
 
 def fault_table(history: Sequence[Op], broken: Sequence[Window]) -> Iterator[str]:
-    """Each fault: when it began, how long it lasted, and what was done to which nodes."""
+    """Return each fault: when it began, how long it lasted, and what was done to which nodes."""
     ends = {(one.kind, one.begin_s): one.end_s for one in broken}
     rows = []
     for op in history:

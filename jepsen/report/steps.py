@@ -48,7 +48,7 @@ class Series:
     """That have succeeded; `latency` may have fewer."""
 
     def begin_s(self, step: int) -> int:
-        """When a step begins; behind the last, when that ends."""
+        """Return when a step begins; behind the last, when that ends."""
         return self.first_s + min(self.seconds, step * self.step_s)
 
     def rates(self) -> dict[OpType, dict[int, float]]:

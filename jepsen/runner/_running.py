@@ -58,7 +58,7 @@ class Progress:
         self._fault = ""
 
     def note(self, op: Op) -> None:
-        """Counts an operation."""
+        """Count an operation."""
         if op.by_client:
             self._counts[op.type] += 1
         elif op.process == NEMESIS and op.type is not OpType.INVOKE:
@@ -70,7 +70,7 @@ class Progress:
             self._tell(self.line(op.time))
 
     def line(self, at_ns: int) -> str:
-        """How things stand at that time of the test."""
+        """Return the line of progress at that time of the test."""
         counts = self._counts
         ended = f"{counts[OpType.OK]} ok, {counts[OpType.FAIL]} fail, {counts[OpType.INFO]} info"
         line = f"{at_ns / 1e9:6.1f} s  {counts[OpType.INVOKE]} operations: {ended}"
@@ -80,7 +80,7 @@ class Progress:
 
 
 def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, Verdict]:
-    """Runs the test of a new folder and keeps the verdicts there.
+    """Run the test of a new folder and keep the verdicts there.
 
     Ctrl-C ends the test early: the cluster is healed, and what there is is judged. A run that is
     refused, or interrupted before it begins, leaves no folder; one that breaks off is kept aside
@@ -134,7 +134,7 @@ def judge_folder(folder: RunFolder) -> dict[str, Verdict]:
 
 
 def ending_of(folder: RunFolder) -> Ending | None:
-    """How the run ended; None if it never said so. InputError."""
+    """Return how the run ended; None if it never said so. InputError."""
     document = folder.ending
     try:
         return None if document is None else Ending.from_json(document)

@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def judged(self) -> bool:
-        """Whether there is a verdict."""
+        """True if there is a verdict."""
         return self.outcome is not None and self.outcome.valid is not None
 
     def again(self) -> Cell:
@@ -74,7 +74,7 @@ class Cell:
         return Cell(replace(self.spec, topic=f"{topic}.{int(attempt or 1) + 1}"))
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads back, with its verdict first."""
+        """Return the form that `from_json` reads, with the verdict first."""
         ran = {} if self.outcome is None else self.outcome._asdict()
         nemesis = list(self.spec.nemesis)
         named = {"workload": self.spec.workload, "nemesis": nemesis, "verdict": self.word}
@@ -93,7 +93,7 @@ class Cell:
 def matrix(
     template: RunSpec, workloads: Sequence[str], nemeses: Sequence[Sequence[str]]
 ) -> Iterator[Cell]:
-    """A test for each pair, those without faults first; topics are of one run each."""
+    """Return a test for each pair, those without faults first; topics are of one run each."""
     columns = list(dict.fromkeys([(), *map(tuple, nemeses)]))
     pairs = [(n, w) for n in columns for w in dict.fromkeys(workloads) if _meet(w, n)]
     for number, (nemesis, workload) in enumerate(pairs):
@@ -106,7 +106,7 @@ def _meet(workload: str, nemesis: Sequence[str]) -> bool:
 
 
 def table(cells: Sequence[Cell]) -> list[list[str]]:
-    """The matrix in words: a row a workload, a column a nemesis, with a head for each."""
+    """Return the matrix in words: a row a workload, a column a nemesis, with a head for each."""
     words = {(one.spec.workload, one.nemesis): one.word for one in cells}
     columns = list(dict.fromkeys(one.nemesis for one in cells))
     rows = list(dict.fromkeys(one.spec.workload for one in cells))
@@ -117,7 +117,7 @@ def table(cells: Sequence[Cell]) -> list[list[str]]:
 
 
 def text(cells: Sequence[Cell]) -> list[str]:
-    """The matrix in columns as wide as they need."""
+    """Return the matrix in columns as wide as they need."""
     lines = table(cells)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
@@ -127,7 +127,7 @@ def text(cells: Sequence[Cell]) -> list[str]:
 
 
 def summary(cells: Sequence[Cell]) -> str:
-    """How many there are of each verdict, in a sentence."""
+    """Return the number of tests of each verdict, in a sentence."""
     words = [one.word for one in cells]
     kinds = [*WORDS.values(), CRASHED, NOT_RUN]
     counted = [f"{words.count(kind)} {kind}" for kind in kinds if kind in words]
@@ -148,7 +148,7 @@ def progress(cells: Sequence[Cell], number: int, jobs: int = 1) -> str:
 
 
 def markdown(command: str, cells: Sequence[Cell]) -> str:
-    """The matrix as a page, with what was found where something was."""
+    """Return the matrix as a page, with the findings."""
     head, *rows = table(cells)
     lines = [
         "# Verdicts",
@@ -179,7 +179,7 @@ def _faults(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def write(folder: Path, command: str, cells: Sequence[Cell]) -> None:
-    """Keeps the matrix as it stands; a file is whole at any time."""
+    """Keep the matrix as it stands; a file is whole at any time."""
     document = {"command": command, "tests": [one.to_json() for one in cells]}
     pages = {
         JSON_NAME: json.dumps(document, indent=2, ensure_ascii=False) + "\n",
@@ -192,7 +192,7 @@ def write(folder: Path, command: str, cells: Sequence[Cell]) -> None:
 
 
 def read(folder: Path) -> tuple[str, list[Cell]]:
-    """The command and the tests of a matrix that was begun; InputError."""
+    """Return the command and the tests of a matrix that was begun; InputError."""
     path = folder / JSON_NAME
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -29,12 +29,12 @@ Pairs = list[list[int]]
 
 
 def pairs_of(batch: Batch) -> dict[str, Pairs]:
-    """The records of a poll as `[offset, value]`."""
+    """Return the records of a poll as `[offset, value]`."""
     return {key: [[offset, int(body)] for offset, body in found] for key, found in batch.items()}
 
 
 def add(found: dict[str, Pairs], more: Mapping[str, Pairs]) -> None:
-    """Puts the records of another poll behind those of the polls before."""
+    """Put the records of another poll behind those of the polls before."""
     for key, pairs in more.items():
         found.setdefault(key, []).extend(pairs)
 
@@ -45,7 +45,7 @@ def send_of(number: int, keys: int) -> Todo:
 
 
 def all_keys(count: int) -> list[str]:
-    """The keys of a topic."""
+    """Return the keys of a topic."""
     return [str(number) for number in range(count)]
 
 
@@ -72,7 +72,7 @@ class LogClient(Client):
 async def read_to_end(
     session: LogSession, positions: dict[str, int], ends: Mapping[str, int]
 ) -> dict[str, Pairs]:
-    """The records from the positions, which move on, to the ends. SessionError."""
+    """Return the records from the positions, which move on, to the ends. Raises SessionError."""
     found: dict[str, Pairs] = {}
     await session.assign(positions)
     loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class TransactionClient(LogClient):
     async def in_transaction(
         self, op: Op, work: Callable[[], Awaitable[Any]], *, commit: bool = True
     ) -> Completion:
-        """The work's result if it is committed; without `commit` it is aborted on purpose."""
+        """Return the work's result if it commits; without `commit` it is aborted on purpose."""
         try:
             await self.session.begin()
         except SessionError as error:

@@ -199,7 +199,7 @@ def _adds_and_reads() -> Generator:
 
 
 def lock(options: WorkloadOptions) -> Workload:
-    """Takes a lock, writes under it with its token, gives it back; tokens must fence."""
+    """Take a lock, write under it with its token, and give it back; tokens must fence."""
     turn = Then((once("acquire"), *[once("write")] * 2, once("release")))
     return Workload(
         "lock",

@@ -90,7 +90,7 @@ def _client(
 
 
 def list_append(options: WorkloadOptions) -> Workload:
-    """All threads append and read in transactions; at the end one reads every list."""
+    """Append and read in transactions of all threads; at the end one reads every list."""
     reads = [["r", key, None] for key in all_keys(options.keys)]
     last = Numbered(partial(_txn, keys=options.keys), LAST_VALUES)
     return Workload(

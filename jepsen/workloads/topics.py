@@ -143,7 +143,9 @@ async def _views(bootstrap: str) -> list[dict[str, int]]:
 
 
 def completion_of(op: Op, error: type[Exception]) -> Completion:
-    """What an answer comes to; a refusal is a fail without an error, since it was judged there."""
+    """Return the completion for an answer; a refusal is a fail without an error, since it was
+    judged.
+    """
     if getattr(error, "errno", -1) == 0:
         return ok(op.value)
     name = error.__name__
@@ -169,7 +171,7 @@ def _client(
 
 
 def topics(options: WorkloadOptions) -> Workload:
-    """A few threads change each topic; at the end one asks all brokers what there is."""
+    """Change each topic from a few threads; at the end one asks all brokers what there is."""
     threads = min(THREADS_PER_TOPIC, options.concurrency)
     return Workload(
         "topics",

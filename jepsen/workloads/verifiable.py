@@ -58,7 +58,7 @@ def check_tools(kafka_home: str) -> None:
 
 
 def script(kafka_home: str, tool: str) -> Path:
-    """The start script of a tool in a distribution of Apache Kafka. InputError."""
+    """Return the start script of a tool in a distribution of Apache Kafka. Raises InputError."""
     path = Path(kafka_home) / "bin" / f"kafka-verifiable-{tool}.sh"
     if not (kafka_home and os.access(path, os.X_OK)):
         raise InputError(f"--kafka-home {kafka_home}: no program {path}: name a folder of Kafka's")
@@ -140,7 +140,7 @@ class VerifiableClient(LogClient):
 
 
 def value_of(text: str) -> int:
-    """The number that the tool was to send as `PREFIX.NUMBER`."""
+    """Return the number that the tool was to send as `PREFIX.NUMBER`."""
     prefix, number = text.split(".")
     return int(prefix) * BATCH + int(number)
 

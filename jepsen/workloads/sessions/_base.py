@@ -44,7 +44,7 @@ class SessionOptions:
 
     @property
     def committed_only(self) -> bool:
-        """Whether the consumer reads only what is committed."""
+        """True if the consumer reads committed records only."""
         return bool(self.transactional_id)
 
 
@@ -65,46 +65,46 @@ class LogSession(Protocol):
     """
 
     async def close(self) -> None:
-        """Ends both without waiting for what is unknown."""
+        """End both without waiting for unknown outcomes."""
 
     async def renew_producer(self) -> None:
-        """Ends the producer; the next call makes another."""
+        """End the producer; the next call makes another."""
 
     async def begin(self) -> None:
-        """Begins a transaction."""
+        """Begin a transaction."""
 
     async def send(self, key: str, value: bytes) -> int:
-        """Sends a record and waits until it is acknowledged; its offset."""
+        """Send a record, wait until it is acknowledged, and return its offset."""
 
     async def commit(self) -> None:
         """Commits the transaction."""
 
     async def abort(self) -> None:
-        """Aborts the transaction."""
+        """Abort the transaction."""
 
     async def assign(self, positions: Mapping[str, int]) -> None:
-        """Reads these keys, each from that offset on."""
+        """Read these keys, each from that offset on."""
 
     async def subscribe(self) -> None:
-        """Joins the group, which says what is read; begins at what is committed, else at 0."""
+        """Join the group, which decides what is read; begin at the committed offsets, else at 0."""
 
     async def leave(self) -> None:
-        """Ends the consumer, which leaves its group if it can; the next call makes another."""
+        """End the consumer, which leaves its group if it can; the next call makes another."""
 
     async def poll(self) -> Batch:
-        """The next records, none if there are none for POLL_MS."""
+        """Return the next records, none if there are none for POLL_MS."""
 
     async def positions(self, keys: Sequence[str]) -> dict[str, int]:
         """Up to where each key has been read, also what is shown to nobody."""
 
     def membership(self) -> GroupMembership | None:
-        """What it has in its group now; None if nothing, or if it does not know."""
+        """Return the member's place in its group now; None if it has none, or if unknown."""
 
     async def ends(self, keys: Sequence[str], *, committed_only: bool) -> dict[str, int]:
-        """The last stable offset of each key, or its high watermark."""
+        """Return the last stable offset of each key, or its high watermark."""
 
     async def commit_offsets(self, offsets: Mapping[str, int]) -> None:
         """Commits the offsets for the group."""
 
     async def committed(self, keys: Sequence[str]) -> dict[str, int | None]:
-        """What is committed for the group, None where nothing is."""
+        """Return the group's committed offsets, None where there is none."""

@@ -65,7 +65,9 @@ Found = TypeVar("Found")
 
 
 def error_of(code: int | None, why: str, certain: frozenset[int] | None) -> SessionError:
-    """What an error means: with None for `certain` every one tells that nothing happened."""
+    """Return the meaning of an error; with None for `certain`, each one shows that nothing
+    happened.
+    """
     return SessionError(why, certain=certain is None or code in certain)
 
 
