@@ -103,7 +103,7 @@ SHOWN_AT_TIMES = "waiting:"
 
 
 def test_every_command_is_run_or_says_why_not() -> None:
-    assert {page.name for page in PAGES} == RUN_BY.keys()
+    assert {page.name for page in PAGES if [*blocks(page)]} == RUN_BY.keys()
     assert [test for test in RUN_BY.values() if not (ROOT / test).exists()] == []
     for page in PAGES:
         strange = [
