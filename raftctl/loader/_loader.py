@@ -130,10 +130,6 @@ class MetadataLoader:
         """Whether a transaction is committed in part, so that the image does not show it."""
         return self._transaction is not None
 
-    def on_committed(self, high_watermark: int) -> None:
-        """As the listener of a node that is only a broker."""
-        self.replay_committed(high_watermark)
-
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
         """Leadership changes no metadata."""
 
@@ -147,10 +143,10 @@ class MetadataLoader:
         if self._next_turn is None:
             self._replay_some()
 
-    def replay_committed(self, high_watermark: int) -> None:
+    def on_committed(self, high_watermark: int) -> None:
         """Read and replay up to the high watermark; an image for each chunk read, or more.
 
-        Of much, a part in each turn of the event loop: who joins, or was away, has much to read.
+        A replica that joins, or was away, has much to read: a part in each turn of the event loop.
         """
         self._heard_commits = True
         self._committed = high_watermark
@@ -198,27 +194,24 @@ class MetadataLoader:
         self.publish(coming.delta, coming.image)
 
     def _read_some(self) -> None:
+        """Replay up to `TURN_BYTES_MAX` of what is committed, one batch at least."""
         room = TURN_BYTES_MAX
         while self._next_offset < self._committed and room > 0:
-            room -= self._replay_chunk(room)
+            batches = self._log.read(Offset(self._next_offset), room)
+            invariant(bool(batches), "the log holds every committed record")
+            try:
+                self._replay(batches)
+            except NotKnownError as error:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"the metadata log has records that this release does not know, not far after "
+                    f"offset {self._next_offset - 1} ({error}): upgrade this node",
+                ) from error
+            room -= sum([len(batch.payload) for batch in batches])
 
     def _replay_more(self) -> None:
         with HandingTo(self._fail):
             self._replay_some()
-
-    def _replay_chunk(self, max_bytes: int) -> int:
-        """Replay one batch at least; return the size of what it has replayed."""
-        batches = self._log.read(Offset(self._next_offset), max_bytes)
-        invariant(bool(batches), "the log holds every committed record")
-        try:
-            self._replay(batches)
-        except NotKnownError as error:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"the metadata log has records that this release does not know, not far after "
-                f"offset {self._next_offset - 1} ({error}): upgrade this node",
-            ) from error
-        return sum([len(batch.payload) for batch in batches])
 
     def _check_levels(self, image: MetadataImage) -> None:
         lacks = unsupported("this node", self._features, image.features) if self._features else None

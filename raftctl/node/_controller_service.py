@@ -279,7 +279,7 @@ class ControllerService:
     def on_committed(self, high_watermark: int) -> None:
         """Answer who waited for what committed, and publish that."""
         if not self._controller.active:
-            self._loader.replay_committed(high_watermark)
+            self._loader.on_committed(high_watermark)
             return
         committed = self._controller.committed(high_watermark - 1)
         self._committed = high_watermark

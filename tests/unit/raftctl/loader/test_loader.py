@@ -85,12 +85,12 @@ def test_what_another_release_wrote_is_refused_by_name() -> None:
     node = MetadataLoader(cast("Any", Driver(2, known)), features=ranges)
     why = "metadata.version is 9, and this node supports levels 1 to 6: upgrade it"
     with pytest.raises(KafkaError, match=why):
-        node.replay_committed(2)
+        node.on_committed(2)
 
     unknown = Batch(Offset(1), Epoch(1), 1, 5_000, False, msgpack.packb((99, "new")))
     node = MetadataLoader(cast("Any", Driver(2, [known[0], unknown])), features=ranges)
     with pytest.raises(KafkaError, match=r"does not know.*unknown type id 99.*upgrade this node"):
-        node.replay_committed(2)
+        node.on_committed(2)
     with pytest.raises(KafkaError, match=why):
         MetadataLoader(
             cast("Any", None), MetadataImage(features=Map({"metadata.version": 9})), features=ranges
@@ -135,7 +135,7 @@ async def test_a_transaction_is_seen_as_a_whole_or_not_at_all(
     loader.add_publisher(cast("Any", Publisher(images)))
     for batch in driver.log:
         driver.high_watermark = batch.end_offset
-        loader.replay_committed(batch.end_offset)
+        loader.on_committed(batch.end_offset)
         assert loader.next_offset == batch.end_offset
         assert loader.caught_up
         assert loader.in_transaction == (loader.image.offset + 1 < batch.end_offset)
@@ -146,7 +146,7 @@ async def test_a_transaction_is_seen_as_a_whole_or_not_at_all(
     end = (loader.image.offset, loader.image.epoch, loader.image.timestamp_ms)
     assert end == (last.end_offset - 1, last.epoch, last.timestamp_ms)
     whole = MetadataLoader(cast("Any", driver))
-    whole.replay_committed(last.end_offset)
+    whole.on_committed(last.end_offset)
     assert whole.image == loader.image
 
 
@@ -154,7 +154,7 @@ async def test_a_transaction_is_seen_as_a_whole_or_not_at_all(
 @pytest.mark.parametrize("at_a_time", [1, 2, 3])
 async def test_an_image_has_the_time_of_the_newest_record(at_a_time: int) -> None:
     loader = MetadataLoader(cast("Any", Driver(at_a_time)))
-    loader.replay_committed(len(LOG))
+    loader.on_committed(len(LOG))
     assert (loader.image.offset, loader.image.epoch, loader.image.timestamp_ms) == (2, 2, 5_000)
 
 
@@ -169,7 +169,7 @@ def test_garbage_is_looked_for_after_so_many_partitions_changed(
     looked_at: list[int] = []
     monkeypatch.setattr(loader, "CHANGES_MAX", 5)
     monkeypatch.setattr(loader, "look_now", lambda: looked_at.append(following.image.offset))
-    following.replay_committed(log[-1].end_offset)
+    following.on_committed(log[-1].end_offset)
     assert looked_at == [log[3].end_offset - 1, log[6].end_offset - 1]
 
 
@@ -205,11 +205,11 @@ def much(monkeypatch: pytest.MonkeyPatch) -> Driver:
 @pytest.mark.req("C13", "Q5")
 async def test_of_much_a_part_is_replayed_in_each_turn(much: Driver) -> None:
     behind = MetadataLoader(cast("Any", much))
-    behind.replay_committed(len(MUCH))
+    behind.on_committed(len(MUCH))
     for turn in range(1, 4):
         assert behind.next_offset == turn * TURN_BATCHES
         assert not behind.caught_up
-        behind.replay_committed(len(MUCH))  # to be told again makes it no quicker
+        behind.on_committed(len(MUCH))  # to be told again makes it no quicker
         await asyncio.sleep(0)
     assert behind.caught_up
     await behind.wait_caught_up()
@@ -220,14 +220,14 @@ async def test_of_much_a_part_is_replayed_in_each_turn(much: Driver) -> None:
 async def test_who_waits_for_the_rest_is_told_after_the_last_part(much: Driver) -> None:
     behind = MetadataLoader(cast("Any", much))
     told_at: list[int] = []
-    behind.replay_committed(len(MUCH))
+    behind.on_committed(len(MUCH))
     behind.when_replayed(lambda: told_at.append(behind.next_offset))
     for _ in range(3):
         assert told_at == []
         await asyncio.sleep(0)
     behind.when_replayed(lambda: told_at.append(-behind.next_offset))
     assert told_at == [len(MUCH), -len(MUCH)]
-    behind.replay_committed(len(MUCH))
+    behind.on_committed(len(MUCH))
     assert len(told_at) == 2
 
 
@@ -235,7 +235,7 @@ async def test_who_waits_for_the_rest_is_told_after_the_last_part(much: Driver) 
 async def test_what_fails_in_a_later_turn_ends_the_node(much: Driver) -> None:
     failures: list[BaseException] = []
     behind = MetadataLoader(cast("Any", much), fail=failures.append)
-    behind.replay_committed(len(MUCH))
+    behind.on_committed(len(MUCH))
     much.log = MUCH[:TURN_BATCHES]
     await asyncio.sleep(0)
     assert [type(one) for one in failures] == [InvariantViolation]
@@ -244,7 +244,7 @@ async def test_what_fails_in_a_later_turn_ends_the_node(much: Driver) -> None:
 @pytest.mark.req("C13")
 async def test_nothing_is_read_after_the_end(much: Driver) -> None:
     behind = MetadataLoader(cast("Any", much))
-    behind.replay_committed(len(MUCH))
+    behind.on_committed(len(MUCH))
     behind.stop()
     await asyncio.sleep(0)
     assert behind.next_offset == TURN_BATCHES
@@ -285,7 +285,7 @@ async def test_what_a_snapshot_changes_is_found_a_part_in_each_turn(
     heard.clear()
     follower.on_snapshot(topics(1, leader_epoch=5, offset=8))
     follower.on_snapshot(new)  # a newer one takes its place
-    follower.replay_committed(11)
+    follower.on_committed(11)
     turns = 0
     while not follower.caught_up:
         assert follower.image is old

@@ -283,7 +283,7 @@ async def test_what_is_too_large_for_a_batch_is_a_transaction(
         topic = image.topics.by_name("large")
         assert topic is None or len(topic.partitions) == 40
     follower = MetadataLoader(active.driver)
-    follower.replay_committed(active.driver.high_watermark)
+    follower.on_committed(active.driver.high_watermark)
     assert follower.image == active.loader.image
 
 
@@ -332,7 +332,7 @@ async def test_the_image_at_a_mark_ends_where_its_batch_does(active: Controller)
     follower = Marks()
     replica = MetadataLoader(active.driver)
     replica.add_publisher(follower)
-    replica.replay_committed(active.driver.high_watermark)
+    replica.on_committed(active.driver.high_watermark)
     assert follower.marked[-1] == mark
 
 
@@ -350,7 +350,7 @@ async def test_the_next_controller_aborts_what_was_not_ended(active: Controller)
     await active.answered(creation("never"))
     assert active.failures == []
     follower = MetadataLoader(active.driver)
-    follower.replay_committed(active.driver.high_watermark)
+    follower.on_committed(active.driver.high_watermark)
     assert not follower.in_transaction
     assert follower.image == active.loader.image
     topic = follower.image.topics.by_name("never")
@@ -492,7 +492,7 @@ async def test_a_restarted_replica_replays_the_log_in_chunks(
             offsets.append(image.offset)
 
     assert not follower.caught_up
-    follower.replay_committed(active.driver.high_watermark)
+    follower.on_committed(active.driver.high_watermark)
     assert not follower.caught_up
     await follower.wait_caught_up()
     assert follower.caught_up
