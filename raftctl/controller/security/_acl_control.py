@@ -11,7 +11,8 @@ Sources: KIP-11, KIP-140 (requests), KIP-290 (prefixes).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from raftctl.controller._result import ControllerResult, admin_result
@@ -36,11 +37,16 @@ from raftctl.metadata.requests.security import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.requests.security import AclFilter
 
 _IDS = UUID("6f1c9c58-6d0e-4b52-9e0b-3c1b6a4f7d21")
 """Namespace of the ids. It is part of the log's format: another one would store entries again."""
+_fields_of: Callable[[AclBinding | AccessControlEntryRecord], tuple[Any, ...]] = attrgetter(
+    *AclBinding.__slots__
+)
 NAME_LENGTH_MAX = 32_767
 """Characters of a resource's name, a principal or a host: the most that Kafka's protocol holds."""
 
@@ -70,15 +76,7 @@ def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerR
 
 def _record(binding: AclBinding) -> AccessControlEntryRecord:
     """Return the record of an entry; its id depends on nothing but the fields."""
-    fields = (
-        binding.resource_type,
-        binding.resource_name,
-        binding.pattern_type,
-        binding.principal,
-        binding.host,
-        binding.operation,
-        binding.permission_type,
-    )
+    fields = _fields_of(binding)
     return AccessControlEntryRecord(uuid5(_IDS, repr(fields)), *fields)
 
 
@@ -128,7 +126,8 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> ControllerR
             if entry_id not in removed and matches(wanted, image.acls[entry_id])
         }
         removed |= found
-        results.append(DeletedAcls(bindings=tuple(map(binding_of, found.values()))))
+        bindings = tuple(AclBinding(*_fields_of(entry)) for entry in found.values())
+        results.append(DeletedAcls(bindings=bindings))
     records = tuple(map(RemoveAccessControlEntryRecord, removed))
     last = len(records) - 1
     return ControllerResult(
@@ -148,16 +147,3 @@ def _filter_problem(wanted: AclFilter) -> str | None:
     if wanted.pattern_type not in list(PatternType):
         return f"pattern_type must be 1 to 4, not {wanted.pattern_type}"
     return None
-
-
-def binding_of(record: AccessControlEntryRecord) -> AclBinding:
-    """Return the entry without its id."""
-    return AclBinding(
-        record.resource_type,
-        record.resource_name,
-        record.pattern_type,
-        record.principal,
-        record.host,
-        record.operation,
-        record.permission_type,
-    )
