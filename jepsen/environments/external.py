@@ -20,6 +20,7 @@ import struct
 import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jepsen.environments._base import Environment
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:
@@ -284,17 +285,27 @@ UNDO = {"kill": "start", "stop": "start", "pause": "resume"}
 """What has to stop a node from answering, and what ends that."""
 
 
-class ExternalEnvironment:
-    """See `jepsen.environments._base.Environment`."""
+class ExternalEnvironment(Environment):
+    """A cluster of another owner, broken only by the program that its owner gives."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         """InputError for a program that does not control the cluster."""
-        self.bootstrap_servers = spec.bootstrap_servers
+        self._bootstrap_servers = spec.bootstrap_servers
         self._control = Control(spec.control) if spec.control else None
         self._addresses: dict[int, tuple[str, int]] = {}
         """Of brokers, by id, as far as they are known."""
-        self.disk_faults: Mapping[str, Sequence[str]] = {}
-        self.features: Mapping[str, tuple[int, int]] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._bootstrap_servers
+
+    @property
+    def disk_faults(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        return {}
 
     @property
     def controllers(self) -> Sequence[str]:
@@ -319,7 +330,6 @@ class ExternalEnvironment:
         return {}
 
     def broker_name(self, broker_id: int) -> str | None:
-        """See `Environment`."""
         nodes = self._control.nodes if self._control else ()
         found = [node.name for node in nodes if (node.role, node.node_id) == ("broker", broker_id)]
         return found[0] if found else None
@@ -369,23 +379,18 @@ class ExternalEnvironment:
         return None if address is None else await Witness.open(*address)
 
     async def kill(self, node: str) -> None:
-        """See `Environment`."""
         await self._do("kill", node)
 
     async def terminate(self, node: str) -> None:
-        """See `Environment`."""
         await self._do("stop", node)
 
     async def start_node(self, node: str) -> None:
-        """See `Environment`."""
         await self._do("start", node)
 
     async def pause(self, node: str) -> None:
-        """See `Environment`."""
         await self._do("pause", node)
 
     async def resume(self, node: str) -> None:
-        """See `Environment`."""
         await self._do("resume", node)
 
     async def set_blocked(self, links: Sequence[Link]) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from jepsen.environments._base import Environment
 from jepsen.environments.local import NAMESPACES
 from jepsen.environments.local._network import Network, RelayNetwork
 from jepsen.environments.local.clocks import Clocks
@@ -128,8 +129,8 @@ def network_of(kind: str, *, cut: bool) -> Network:
     return RelayNetwork() if cut else Network()
 
 
-class LocalEnvironment:
-    """See `jepsen.environments._base.Environment`."""
+class LocalEnvironment(Environment):
+    """A cluster of processes on this machine."""
 
     def __init__(
         self, directory: Path, spec: ClusterSpec, network: Network, *, skewed: bool = False
@@ -167,22 +168,18 @@ class LocalEnvironment:
 
     @property
     def controllers(self) -> Sequence[str]:
-        """See `Environment`."""
         return [node.name for node in self._cluster.layout.controllers]
 
     @property
     def brokers(self) -> Sequence[str]:
-        """See `Environment`."""
         return [node.name for node in self._cluster.layout.brokers]
 
     @property
     def bootstrap_servers(self) -> str:
-        """See `Environment`."""
         return self._cluster.layout.bootstrap
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
-        """See `Environment`."""
         everybody, brokers = [*self.controllers, *self.brokers], self.brokers
         return {
             WRITE_ERROR: everybody,
@@ -193,7 +190,6 @@ class LocalEnvironment:
 
     @property
     def features(self) -> Mapping[str, tuple[int, int]]:
-        """See `Environment`."""
         return SUPPORTED
 
     def start(self) -> None:
@@ -231,18 +227,15 @@ class LocalEnvironment:
         return {name: process.pid for name, process in found if process is not None}
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> RaftctlKeyValues:
-        """See `Environment`."""
         nodes = self._cluster.layout.controllers
         addresses = [node.address for node in rng.sample(nodes, len(nodes))]
         return RaftctlKeyValues(addresses, timeout_s, rng)
 
     async def leader(self) -> str | None:
-        """See `Environment`."""
         found = await self.leadership()
         return None if found is None else found[0]
 
     async def leadership(self) -> tuple[str, int] | None:
-        """See `Environment`."""
         status = await asyncio.to_thread(self._cluster.status)
         found = status.leader
         if found is None:
@@ -269,12 +262,10 @@ class LocalEnvironment:
         }
 
     def broker_name(self, broker_id: int) -> str | None:
-        """See `Environment`."""
         found = [node.name for node in self._cluster.layout.brokers if node.node_id == broker_id]
         return found[0] if found else None
 
     async def is_in_sync(self) -> bool:
-        """See `Environment`."""
         return await asyncio.to_thread(self._cluster.is_healthy, ASK_S)
 
     async def committed_at_rest(self) -> int | None:
@@ -293,7 +284,6 @@ class LocalEnvironment:
         return None
 
     async def kill(self, node: str) -> None:
-        """See `Environment`."""
         self._check_running(node)
         await self._end(node)
 
@@ -305,22 +295,18 @@ class LocalEnvironment:
             raise RuntimeError(f"{node} does not run")
 
     async def terminate(self, node: str) -> None:
-        """See `Environment`."""
         await asyncio.to_thread(self._cluster.stop, self._cluster.layout.node(node), TERMINATE_S)
 
     async def start_node(self, node: str) -> None:
-        """See `Environment`."""
         of_node = self._cluster.layout.node(node)
         if not self._cluster.is_running(of_node):
             await asyncio.to_thread(self._cluster.start, of_node)
 
     async def pause(self, node: str) -> None:
-        """See `Environment`."""
         self._check_running(node)
         self._signal(node, signal.SIGSTOP)
 
     async def resume(self, node: str) -> None:
-        """See `Environment`."""
         self._signal(node, signal.SIGCONT)
 
     def _signal(self, node: str, number: signal.Signals) -> None:
@@ -344,11 +330,9 @@ class LocalEnvironment:
             raise InputError("--env local: clocks can be set only if the nodes were started so")
 
     async def remove_voter(self, node: str) -> bool:
-        """See `Environment`."""
         return await self._change_voters(RemoveVoterRequest(self._voter(node).replica))
 
     async def add_voter(self, node: str) -> bool:
-        """See `Environment`."""
         return await self._change_voters(AddVoterRequest(self._voter(node)))
 
     def _voter(self, node: str) -> Voter:
@@ -367,7 +351,6 @@ class LocalEnvironment:
             runtime.close()
 
     async def replace_disk(self, node: str) -> None:
-        """See `Environment`."""
         config = read_config_file(str(self._properties(node)))
         for directory in config.directories:
             await asyncio.to_thread(shutil.rmtree, directory)
