@@ -68,7 +68,7 @@ class EndMarker(NamedTuple):
 
     @property
     def bears_next_epoch(self) -> bool:
-        """Whether the epoch is that of the producer's next transaction."""
+        """True if the epoch is that of the producer's next transaction."""
         return self.transaction_version >= _EPOCH_PER_TRANSACTION
 
 

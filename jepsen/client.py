@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Completion(NamedTuple):
-    """How an operation ended."""
+    """Outcome of an operation."""
 
     type: OpType
     value: Any = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class InputError(Exception):
-    """What was asked for cannot be done; the message names the option and the remedy."""
+    """Error of the user's input; the message names the option and the remedy."""
 
 
 class ClusterError(Exception):

@@ -106,17 +106,17 @@ class RunFolder:
 
     @property
     def spec(self) -> RunSpec:
-        """What was run."""
+        """Specification of the run."""
         return RunSpec.from_json(self._read(TEST_FILE)["spec"])
 
     @property
     def command(self) -> str:
-        """What runs it again."""
+        """Command that repeats the run."""
         return str(self._read(TEST_FILE)["command"])
 
     @property
     def nodes(self) -> Path:
-        """Where a local cluster lives."""
+        """Folder of a local cluster."""
         return self.path / "nodes"
 
     @property
@@ -126,7 +126,7 @@ class RunFolder:
 
     @property
     def ending(self) -> dict[str, Any] | None:
-        """How the run ended (`jepsen.core._evidence.Ending`); None if it never said so."""
+        """End of the run (`jepsen.core._evidence.Ending`); None if it was never recorded."""
         return self._read(ENDING_FILE) if (self.path / ENDING_FILE).is_file() else None
 
     def write_ending(self, document: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ class RunFolder:
         self._write(ENDING_FILE, document)
 
     def writer(self) -> HistoryWriter:
-        """Of the history, which must not be there yet."""
+        """Return the writer of the history, which must not exist yet."""
         return HistoryWriter(self.path / HISTORY_FILE)
 
     def history(self) -> list[Op]:

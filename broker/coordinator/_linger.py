@@ -21,7 +21,7 @@ _ADAPTIVE_MAX_MS = 5
 
 
 class Linger:
-    """Of all the shards of one coordinator."""
+    """Gathering of the records of all shards of one coordinator."""
 
     def __init__(self, linger_ms: int) -> None:
         self._linger_ms = linger_ms

@@ -54,7 +54,7 @@ _LOG_END = -2
 
 
 class LogReader(Protocol):
-    """What loading needs of the ReplicaManager."""
+    """The part of the ReplicaManager that loading uses."""
 
     def fetch(
         self, params: FetchParams, partitions: list[FetchPartition]
@@ -64,7 +64,7 @@ class LogReader(Protocol):
     def list_offsets(
         self, lookups: Sequence[OffsetLookup], replica_id: int
     ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
-        """Results in order of the lookups."""
+        """Look offsets up; results in order of the lookups."""
 
 
 class LoadError(Exception):
@@ -72,7 +72,7 @@ class LoadError(Exception):
 
 
 async def bounds(reader: LogReader, partition: TopicPartition, leader_epoch: int) -> range:
-    """From the start of the log to its end, committed or not. LoadError if not the leader."""
+    """Return the start and the end of the log, committed or not. LoadError if not the leader."""
     start = await _offset(reader, OffsetLookup(partition, leader_epoch, EARLIEST))
     end = await _offset(reader, OffsetLookup(partition, leader_epoch, LATEST))
     invariant(0 <= start <= end, "a log begins before it ends")
@@ -171,7 +171,7 @@ _AS_CLIENTS_KNOW_THEM = {
 
 
 class Replicas(LogReader, Protocol):
-    """What a shard needs of the ReplicaManager."""
+    """The part of the ReplicaManager that a shard uses."""
 
     def append(
         self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Appendable]]
@@ -180,7 +180,7 @@ class Replicas(LogReader, Protocol):
 
 
 class Settings(Protocol):
-    """What a coordinator needs of the configuration."""
+    """The part of the configuration that a coordinator uses."""
 
     @property
     def offsets_commit_timeout_ms(self) -> int:

@@ -64,7 +64,7 @@ Effect = Answer | Command
 
 
 class Journal(Protocol):
-    """Where a core writes."""
+    """Place where a core writes its records."""
 
     def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
         """Append the records as one batch, all or none, and replays them into the core.

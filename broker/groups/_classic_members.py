@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ClassicMembers:
-    """Of the groups of KIP-848 of one partition of `__consumer_offsets`."""
+    """Classic members in groups of KIP-848, for one partition of `__consumer_offsets`."""
 
     def __init__(
         self, groups: ConsumerGroups, timers: Timers[Hashable], new_uuid: Callable[[], str]

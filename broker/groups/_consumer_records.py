@@ -28,7 +28,7 @@ Slot = tuple[UUID, int]
 
 
 class Kind(enum.IntEnum):
-    """What a record is about: the version of its key."""
+    """Kind of a record: the version of its key."""
 
     GROUP = 3
     PARTITIONS = 4

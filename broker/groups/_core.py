@@ -73,7 +73,7 @@ _WATCHED_AT_ONCE = 100
 
 
 class GroupSettings(GroupLimits, ConsumerGroupSettings, Protocol):
-    """What the configuration says of groups and offsets."""
+    """Settings of groups and offsets."""
 
     @property
     def group_coordinator_rebalance_protocols(self) -> tuple[str, ...]:
@@ -609,7 +609,7 @@ class GroupUpkeep:
     def delete(
         self, group_id: str, tell: Callable[[str, KafkaError | None], None]
     ) -> Iterator[None]:
-        """A group that is nobody's goes: its offsets, and with the last of them the group itself.
+        """Delete a group without members: its offsets, and with the last of them the group itself.
 
         `tell` hears when it is done, or what kept it; what is gone by then stays so.
         """

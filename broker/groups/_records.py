@@ -140,7 +140,7 @@ class GroupValue(TypedDict):
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset it is."""
+    """Group and partition of an offset."""
 
     group: str
     topic: str
@@ -154,7 +154,7 @@ class GroupKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in a partition."""
+    """Offset that a group has committed in a partition."""
 
     offset: int
     leader_epoch: int

@@ -14,7 +14,7 @@ from raftctl.metadata.image import EMPTY_IMAGE, TopicsImage
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who claims to be a member; empty or -1 if it does not."""
+    """The claimed member of a request; empty or -1 if it claims none."""
 
     member_id: str
     instance_id: str | None = None

@@ -259,7 +259,7 @@ def _empty(header: BatchHeader) -> Filtered:
 
 
 class Dirt(NamedTuple):
-    """How much of a log waits for compaction.
+    """Part of a log that waits for compaction.
 
     A log is compacted from `first_dirty_offset` on when the dirty share of its bytes reaches
     `min.cleanable.dirty.ratio`, or when a record is overdue.

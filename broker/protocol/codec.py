@@ -50,7 +50,7 @@ Body = TypeVar("Body", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """What every request begins with."""
+    """Header of every request."""
 
     api_key: int
     version: int

@@ -27,7 +27,7 @@ _BUFFERS = (bytes, bytearray, memoryview)
 
 
 class Outbox:
-    """Of one connection; its owner says when the transport is full and when no longer."""
+    """Pieces to be sent on one connection; its owner reports when the transport is full."""
 
     def __init__(self, transport: asyncio.Transport, make_sender: MakeSender) -> None:
         self.is_writable = True

@@ -25,7 +25,7 @@ _AT_ONCE_MAX = 1_000
 
 
 class Form(NamedTuple):
-    """How what is asked becomes a request, and its answer an answer to each."""
+    """Conversion of gathered questions into a request, and of its answer into one for each."""
 
     api_key: int
     version: int

@@ -51,7 +51,7 @@ class _Entry(NamedTuple):
 
 
 class MarkerSender:
-    """Of one broker. Markers for partitions that it leads itself take the same way."""
+    """Sender of one broker's markers, also those for partitions that it leads itself."""
 
     def __init__(
         self,

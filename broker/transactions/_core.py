@@ -584,7 +584,7 @@ class TransactionUpkeep:
                 left = STEP_ITEMS
 
     def expire(self, before_ms: int) -> Iterator[None]:
-        """Ids that nobody has used since then are forgotten."""
+        """Forget ids that were not used since then."""
         names = list(self._ids.known)
         for start in range(0, len(names), STEP_ITEMS):
             part = names[start : start + STEP_ITEMS]

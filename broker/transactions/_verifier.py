@@ -53,7 +53,7 @@ class Check(NamedTuple):
 
 
 class TransactionVerifier:
-    """Of one broker, for the partitions that it leads."""
+    """Verification of transactions for the partitions that one broker leads."""
 
     def __init__(
         self,

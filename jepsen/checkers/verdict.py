@@ -35,7 +35,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a checker makes of a history."""
+    """Verdict of a checker on a history."""
 
     valid: Valid
     anomalies: tuple[Anomaly, ...] = ()

@@ -612,14 +612,14 @@ def _judged(table: Any, initial: int, share: _Share) -> tuple[Any, Any]:
 
 @compiled
 def hashed(value: int, known: int) -> int:
-    """A number in which all bits of both have a part."""
+    """Return a number in which all bits of both have a part."""
     mixed = value * _MIX_VALUE ^ known * _MIX_MASK
     return mixed ^ mixed >> 29 ^ mixed >> 47
 
 
 @compiled
 def size_for(values: int) -> int:
-    """Of a table that is half full with so many values."""
+    """Return the size of a table that is half full with so many values."""
     places = 2
     while places < 2 * values:
         places *= 2
@@ -628,7 +628,7 @@ def size_for(values: int) -> int:
 
 @compiled
 def place_of(values: NDArray[np.int64], about: NDArray[np.int64], value: int) -> int:
-    """Where a table has the value, or has room for it: there `about` is NOTHING."""
+    """Return the place of the value in a table, or room for it, where `about` is NOTHING."""
     last = len(values) - 1
     at = hashed(value, value) & last
     while about[at] != NOTHING and values[at] != value:

@@ -426,7 +426,7 @@ def _operations(data: Any, ends: Any, wanted: Any, understood: Any, room: Room) 
 
 
 class Mops(NamedTuple):
-    """What was read."""
+    """Micro-operations that were read."""
 
     understood: Any
     """By operation whether its records are there."""

@@ -29,7 +29,7 @@ FAULTS, RATE, ENDING, CLIENTS = "faults", "rate", "ending", "clients"
 
 
 class Ending(NamedTuple):
-    """How a run ended."""
+    """End of a run."""
 
     trouble: str = ""
     """A violation by a node, as text; empty if there was none."""

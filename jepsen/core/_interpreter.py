@@ -62,7 +62,7 @@ class Interpreter:
 
     @property
     def elapsed_s(self) -> float:
-        """How long the test has lasted."""
+        """Duration of the test so far."""
         return 0.0 if self._clock is None else self._now() / SECOND_NS
 
     async def run(self, generator: Generator) -> None:

@@ -84,7 +84,7 @@ class RunSpec:
 
     @property
     def name(self) -> str:
-        """Of the test: workload, environment and faults."""
+        """Name of the test: workload, environment and faults."""
         return "-".join([self.workload, self.env, *(self.nemesis or ["healthy"])])
 
     def with_plan(self, plan: Plan) -> RunSpec:
@@ -93,7 +93,7 @@ class RunSpec:
 
     @property
     def cluster(self) -> ClusterSpec:
-        """What cluster it wants."""
+        """Cluster that the specification wants."""
         keys = {**CLUSTER_KEYS.get(self.workload, {}), **self.overrides}
         return ClusterSpec(
             self.controllers, self.brokers, keys, self.bootstrap_servers, self.control

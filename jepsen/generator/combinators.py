@@ -304,7 +304,7 @@ def reserve(*parts: int | Generator) -> Generator:
 
 @dataclass(frozen=True, slots=True)
 class ThreadRange:
-    """Whether a thread is one of the clients from `first` to before `end`."""
+    """Predicate of the clients from `first` to before `end`."""
 
     first: int
     end: int | None

@@ -71,7 +71,7 @@ class Processes(dict[Thread, int | str]):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a generator may know."""
+    """State that a generator may use."""
 
     time: int
     """Nanoseconds since the test began."""
@@ -165,7 +165,7 @@ class Endless(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Numbered(Plain):
-    """What the function makes of 0, 1, 2, ... for ever."""
+    """Operations that a function makes of 0, 1, 2, ... for ever."""
 
     make: Callable[[int], Todo]
     number: int = 0

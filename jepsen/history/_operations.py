@@ -16,7 +16,7 @@ BEFORE_ALL = -(1 << 40)
 
 
 class OpType(enum.StrEnum):
-    """What a line of a history says about its operation."""
+    """Type of a line of a history."""
 
     INVOKE = "invoke"
     OK = "ok"

@@ -108,7 +108,7 @@ DISK, FEATURES = "disk", "features"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What begins a fault, what ends it (nothing if it ends by itself), and its kinds."""
+    """Operations that begin and end a fault (no end if it ends by itself), and its kinds."""
 
     begin: str
     end: str

@@ -35,7 +35,7 @@ TIMES = 8
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From seconds and values to places in a plot."""
+    """Conversion of seconds and values to places in a plot."""
 
     end_s: float
     top: float
@@ -69,7 +69,7 @@ def decade(ms: float) -> float:
 
 
 def round_rate(rate: float) -> float:
-    """One that is no lower, and a short number, as is its half."""
+    """Return a rate that is no lower, and a short number, as is its half."""
     return _round_up(rate, (1, 2, 4, 6, 8, 10))
 
 

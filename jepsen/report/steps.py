@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Series:
-    """How a history went on, in steps of as many seconds each; the last may have fewer."""
+    """Course of a history, in steps of as many seconds each; the last may have fewer."""
 
     first_s: int
     seconds: int

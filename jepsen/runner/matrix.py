@@ -31,7 +31,7 @@ MARKDOWN_NAME = "matrix.md"
 
 
 class Outcome(NamedTuple):
-    """What came of one run."""
+    """Outcome of one run."""
 
     valid: Valid | None
     """None: the harness or the cluster failed, so that there was nothing to judge."""
@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def word(self) -> str:
-        """For people."""
+        """Outcome in a word, for people."""
         if self.outcome is None:
             return NOT_RUN
         return CRASHED if self.outcome.valid is None else WORDS[self.outcome.valid]

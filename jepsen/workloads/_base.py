@@ -14,7 +14,7 @@ from jepsen.generator.core import NOTHING, Generator
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOptions:
-    """What a user may choose of a workload."""
+    """Options of a workload."""
 
     concurrency: int = 6
     keys: int = 3
@@ -33,7 +33,7 @@ class WorkloadOptions:
 
 
 async def nothing_to_prepare(environment: Environment) -> None:
-    """For workloads that need nothing before they begin."""
+    """Prepare nothing, for workloads that need nothing before they begin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class AdminApi:
         self._counts = counts
 
     def routes(self) -> list[web.RouteDef]:
-        """What to mount in the node's application."""
+        """Return the routes for the node's application."""
         return [
             web.get("/healthz", self._healthz),
             web.get("/readyz", self._readyz),

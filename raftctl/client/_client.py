@@ -49,7 +49,7 @@ class Page:
 
 
 class Expectation(NamedTuple):
-    """What a key must be for a write to be done; None or False expects nothing."""
+    """Condition on a key for a write; None or False expects nothing."""
 
     version: int | None = None
     value: bytes | None = None

@@ -37,7 +37,7 @@ class Fence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock."""
+    """Holder of a lock."""
 
     token: int
     session_id: str

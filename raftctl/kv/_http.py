@@ -312,7 +312,7 @@ class KvApi:
 
 
 def refusal(request: web.Request) -> web.Response | None:
-    """Pages of other sites must not reach a controller through somebody's browser."""
+    """Refuse requests by pages of other sites, which come through a user's browser."""
     if "Origin" not in request.headers:
         return None
     return error_response(BadFieldError("Origin", "browsers are not served"))

@@ -42,7 +42,7 @@ _HTTP_STATUS = {
 
 
 class BadFieldError(Exception):
-    """What is wrong with one field of a request, and the remedy."""
+    """Error in one field of a request, with the remedy."""
 
     def __init__(self, field: str, remedy: str) -> None:
         self.field = field

@@ -72,7 +72,7 @@ _PROGRESS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """What the user asks for; None: as it is, or the default for a new cluster."""
+    """Cluster that the user asks for; None: as it is, or the default for a new one."""
 
     controllers: int | None = None
     brokers: int | None = None
@@ -276,7 +276,7 @@ class LocalCluster:
 
     @property
     def log_hint(self) -> str:
-        """Where the nodes write what they do."""
+        """Path pattern of the nodes' logs."""
         return str(self.directory / "*" / "node.log")
 
     def log_path(self, node: LocalNode) -> Path:
@@ -451,7 +451,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class RollingRestart:
-    """How to restart the nodes of a cluster one by one."""
+    """Restart of the nodes of a cluster, one by one."""
 
     cluster: LocalCluster
     grace_s: float
@@ -535,7 +535,7 @@ class RollingRestart:
 
 
 def next_node(waiting: Iterable[LocalNode], status: ClusterStatus) -> LocalNode:
-    """Of those that wait: controllers first, and of these the active one last.
+    """Return the next waiting node: controllers first, the active one last of these.
 
     So the leader of the quorum moves once, not again with each controller that is restarted.
     """

@@ -77,7 +77,7 @@ class ClusterLayout:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as `bootstrap.servers`."""
+        """Value of `bootstrap.servers` for clients."""
         return ",".join(broker.address for broker in self.brokers)
 
     def node(self, name_or_id: str | int) -> LocalNode:

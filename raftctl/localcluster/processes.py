@@ -177,7 +177,7 @@ def lock_holder(directory: Path) -> ProcessRef | None:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """When a data directory was locked last, and by which process, which may be gone."""
+    """Last lock of a data directory: its time, and its process, which may be gone."""
 
     pid: int
     at_s: float

@@ -53,7 +53,7 @@ def ask_controllers(addresses: Sequence[str], timeout_s: float = 1.0) -> Cluster
 
 
 def ask_controller(address: str, timeout_s: float = 1.0) -> dict[str, Any] | None:
-    """One controller's status; None if it does not answer in time or not with a status."""
+    """Return one controller's status; None if it does not answer in time or not with a status."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
     try:

@@ -39,7 +39,7 @@ BOOTSTRAP_ID = -2
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What is on this node's disks, recovered and locked."""
+    """State on this node's disks, recovered and locked."""
 
     cluster_id: str
     local: ReplicaKey
@@ -225,7 +225,7 @@ leader up for theirs. What they commit among themselves until then is not part o
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """What one replica has on its disk."""
+    """State that one replica has on its disk."""
 
     replica: ReplicaKey
     cluster_id: str

@@ -13,7 +13,7 @@ from raftctl.raft.messages import NodeId
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """What the operator may tune about the quorum."""
+    """Settings of the quorum that an operator may tune."""
 
     election_timeout_ms: int = 1000
     """A campaign lasts, and a voter without a leader waits, a random time in [this, 2 x this)."""

@@ -72,7 +72,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Progress:
-    """How far another replica is in this epoch."""
+    """Progress of another replica in this epoch."""
 
     replica: ReplicaKey
     end_offset: Offset = UNKNOWN_OFFSET

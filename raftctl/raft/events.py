@@ -130,7 +130,7 @@ class SnapshotSaved:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """What was fetched is damaged, or what it goes on from is gone (row Q12): fetch it again."""
+    """The fetched snapshot is damaged, or its beginning is gone (row Q12): fetch it again."""
 
     why: str = ""
     """Which file, where, and what is wrong with it: for the node's log."""
@@ -159,7 +159,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """What must survive a crash: KRaft's `quorum-state` file."""
+    """State that must survive a crash: KRaft's `quorum-state` file."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -246,7 +246,9 @@ class SaveSnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """For the node's log: a message that no honest peer sends, or why this replica cannot go on."""
+    """Warning for the node's log: a message that no honest peer sends, or why this replica is
+    stuck.
+    """
 
     why: str
 
@@ -291,7 +293,7 @@ class ReadRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Who leads this epoch, as far as this node knows; `leader_id` may be `NO_NODE`.
+    """Leader of this epoch, as far as this node knows; `leader_id` may be `NO_NODE`.
 
     For this node's own leadership it is emitted only once the high watermark has reached the start
     of the epoch, so that the controller starts from a complete committed image (Raft §8).

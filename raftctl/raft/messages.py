@@ -42,7 +42,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class LeaderEndpoint:
-    """Where the leader that a message names listens; None if the sender does not know (KIP-853).
+    """Address of the leader that a message names; None if the sender does not know it (KIP-853).
 
     The core knows ids and leaves this to its driver, which fills it in and takes note of it.
     """

@@ -31,7 +31,7 @@ HELLO_ID = 0
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who speaks, and to whom it believes to speak."""
+    """The sender, and the peer that it believes to reach."""
 
     TYPE_ID: ClassVar[int] = 90
     version: int

@@ -77,7 +77,7 @@ class Replicas(Protocol):
     def list_offsets(
         self, lookups: Sequence[OffsetLookup], replica_id: int
     ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
-        """Results in order of the lookups."""
+        """Look offsets up; results in order of the lookups."""
 
     def offsets_for_leader_epoch(
         self, lookups: Sequence[tuple[TopicPartition, int, int]]

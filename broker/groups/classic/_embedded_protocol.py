@@ -70,7 +70,7 @@ class _AssignmentFields(TypedDict):
 
 
 class Subscription(NamedTuple):
-    """What a consumer says of itself when it joins."""
+    """Metadata of a consumer that joins."""
 
     topics: tuple[str, ...]
     """In order, each once."""

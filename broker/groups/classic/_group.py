@@ -23,7 +23,7 @@ CONSUMER_PROTOCOL = "consumer"
 
 
 class State(enum.Enum):
-    """Where a group stands; the values are those that clients see."""
+    """State of a group; the values are those that clients see."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"

@@ -33,7 +33,7 @@ _REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 class GroupLimits(Protocol):
-    """What the configuration says of groups."""
+    """Settings of classic groups."""
 
     @property
     def group_initial_rebalance_delay_ms(self) -> int:
@@ -53,7 +53,7 @@ class GroupLimits(Protocol):
 
 
 class Rebalancer:
-    """Of one partition of `__consumer_offsets`. `groups` is shared with the core."""
+    """Rebalances of one partition of `__consumer_offsets`. `groups` is shared with the core."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ Assignment = dict[str, "frozenset[Slot]"]
 
 
 class Subscription(NamedTuple):
-    """What a member reads."""
+    """Topics that a member reads."""
 
     member_id: str
     instance_id: str | None

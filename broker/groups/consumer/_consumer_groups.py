@@ -67,7 +67,7 @@ _RETRY_MS = 1_000
 
 
 class ConsumerGroupSettings(Protocol):
-    """What the configuration says of these groups."""
+    """Settings of groups of KIP-848."""
 
     @property
     def group_consumer_session_timeout_ms(self) -> int:
@@ -84,7 +84,7 @@ class ConsumerGroupSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a heartbeat has found out before anything is written."""
+    """Findings of a heartbeat before anything is written."""
 
     before: ConsumerMember | None
     """The member, or the one whose place it takes."""

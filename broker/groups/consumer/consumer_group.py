@@ -47,7 +47,7 @@ LEFT_FOR_A_WHILE = -2
 
 
 class MemberState(enum.IntEnum):
-    """How far a member has come with its target; the values are those of the records."""
+    """State of a member on the way to its target; the values are those of the records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -57,7 +57,7 @@ class MemberState(enum.IntEnum):
 
 
 class State(enum.Enum):
-    """Where a group stands; the values are those that clients see."""
+    """State of a group; the values are those that clients see."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -66,7 +66,7 @@ class State(enum.Enum):
 
 
 class ClassicMember(NamedTuple):
-    """What is known of a member that speaks the classic protocol."""
+    """State of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]

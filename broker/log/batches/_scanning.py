@@ -37,7 +37,7 @@ _VIEWED_FROM_BYTES = 512
 
 @dataclass(slots=True)
 class Scan:
-    """What the walk looks for, and what it has found. Timestamps are milliseconds."""
+    """Aim and findings of a walk over batches. Timestamps are milliseconds."""
 
     base_timestamp: int
     oldest: int = -LONG_MAX - 1

@@ -33,14 +33,14 @@ _UNSET = -1
 
 
 class MarkerKind(enum.IntEnum):
-    """How a transaction ended."""
+    """Outcome of a transaction."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class Marker(NamedTuple):
-    """What a marker says."""
+    """Content of a marker."""
 
     kind: MarkerKind
     coordinator_epoch: int

@@ -21,7 +21,7 @@ UNLIMITED = -1
 
 
 class SegmentFacts(NamedTuple):
-    """What retention looks at."""
+    """Facts of a segment that retention uses."""
 
     base_offset: int
     next_offset: int

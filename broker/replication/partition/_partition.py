@@ -56,7 +56,7 @@ _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a follower got for one partition from its leader."""
+    """Response of the leader to a follower for one partition."""
 
     records: Buffer
     high_watermark: int

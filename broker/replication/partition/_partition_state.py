@@ -30,14 +30,14 @@ UNKNOWN_EPOCH = -1
 
 @dataclass(slots=True)
 class LastFetch:
-    """When a fetch session's last Fetch came."""
+    """Time of a fetch session's last Fetch."""
 
     ms: int = 0
 
 
 @dataclass(slots=True)
 class FollowerState:
-    """What the leader knows of one follower, from its fetches in this leader epoch."""
+    """State of one follower at its leader, from its fetches in this leader epoch."""
 
     caught_up_ms: int
     """When it last had all that the leader had, by the Fetch that last read the partition."""

@@ -22,7 +22,7 @@ _ATTRIBUTES_AT = 22
 
 
 class Sender(NamedTuple):
-    """Whose records a batch holds."""
+    """Producer of a batch."""
 
     producer_id: int
     producer_epoch: int
@@ -31,7 +31,7 @@ class Sender(NamedTuple):
 
 
 class Guard:
-    """Of one producer; what counts is which one it is."""
+    """Guard of one producer; only its identity counts."""
 
     __slots__ = ("leader_epoch", "lowest_sequence")
 

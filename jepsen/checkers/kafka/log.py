@@ -37,18 +37,18 @@ class Call:
 
     @property
     def index(self) -> int:
-        """That of the line that ended it, or of its invocation if none has."""
+        """Index of the completion, or of the invocation if there is none."""
         op = self.operation.completion or self.operation.invoke
         return op.index
 
     @property
     def type(self) -> OpType:
-        """How it ended."""
+        """Type of the completion."""
         return self.operation.type
 
     @property
     def process(self) -> int | str:
-        """Who did it."""
+        """Process of the operation."""
         return self.operation.invoke.process
 
     @property

@@ -45,7 +45,7 @@ _SILENT = -1
 
 
 class Found(NamedTuple):
-    """What is known of a key that is linearizable."""
+    """Result for a key that is linearizable."""
 
     operation_count: int
     configurations_peak: int

@@ -48,7 +48,7 @@ class Copy:
 
 
 class Compared(NamedTuple):
-    """What became of a comparison."""
+    """Result of a comparison."""
 
     shared: int
     """How many batches two copies or more hold."""

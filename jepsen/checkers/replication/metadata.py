@@ -52,7 +52,7 @@ def may_follow(one: Assignment, old: Assignment) -> bool:
 
 
 class MetadataStep(NamedTuple):
-    """What one batch of the metadata log, or a snapshot before it, has changed."""
+    """Changes by one batch of the metadata log, or by a snapshot before it."""
 
     offset: int
     """Of its last record."""
@@ -93,7 +93,7 @@ def _broken(old: Assignment | None, one: Assignment, unfenced: Container[int]) -
 
 
 class Claim(NamedTuple):
-    """That somebody is the active controller in an epoch."""
+    """Claim that a node is the active controller of an epoch."""
 
     epoch: int
     leader: int

@@ -72,7 +72,7 @@ class Event(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """That something is so; of a partition only one thing can be at one place."""
+    """Claim of a fact of which a partition has only one at each place."""
 
     name: str
     """Of the anomaly that another claim at the place is."""

@@ -99,7 +99,7 @@ def check_list_append(history: Sequence[Op], consistency: str = STRICTEST) -> Ve
 
 
 def cycle_kinds(consistency: str) -> tuple[str, ...]:
-    """Of `DATA` those that cycles are made of."""
+    """Return those of `DATA` that cycles are made of."""
     return ("wr",) if consistency == KAFKA else DATA
 
 
@@ -176,7 +176,7 @@ def _may_lie_within(torn: Anomaly, mine: Sequence[Operation]) -> bool:
 
 
 class Inferred(NamedTuple):
-    """What transactions show by what they read and appended."""
+    """Edges and anomalies that follow from reads and appends."""
 
     anomalies: list[Anomaly]
     """All but cycles."""

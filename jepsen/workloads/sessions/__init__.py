@@ -50,7 +50,7 @@ def session(
     transactional_id: str = "",
     group: str = "",
 ) -> LogSession:
-    """By the library that the options name."""
+    """Return a session by the library that the options name."""
     asked = SessionOptions(
         environment.bootstrap_servers, options.topic, options.acks, transactional_id, group
     )

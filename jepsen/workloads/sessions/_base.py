@@ -32,7 +32,7 @@ class SessionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """How a process uses a topic."""
+    """Options of a process that uses a topic."""
 
     bootstrap: str
     topic: str
@@ -50,7 +50,7 @@ class SessionOptions:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembership:
-    """What a consumer was told of its group."""
+    """Place of a consumer in its group."""
 
     member_id: str
     generation: int
