@@ -21,7 +21,10 @@ _ADAPTIVE_MAX_MS = 5
 
 
 class Linger:
-    """Gathering of the records of all shards of one coordinator."""
+    """The linger of all shards of one coordinator: what one has on its way delays all of them.
+
+    They share the followers' fetches, so a batch of any partition is a reason to wait for company.
+    """
 
     def __init__(self, linger_ms: int) -> None:
         self._linger_ms = linger_ms

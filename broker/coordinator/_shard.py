@@ -248,7 +248,11 @@ class Shard:
     # --- the life of a shard --------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Load the log, again and again until it is loaded."""
+        """Load the log, again and again until it is loaded.
+
+        Each attempt has a core of its own: one that was replayed in part knows of offsets, but not
+        of their tombstones. Until it is loaded, clients get COORDINATOR_LOAD_IN_PROGRESS.
+        """
         while self._closed is None:
             try:
                 count = await self._load()

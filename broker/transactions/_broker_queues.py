@@ -1,7 +1,9 @@
-"""What coordinators ask of other brokers: a queue for each, so that a silent one delays no other.
+"""Requests of coordinators to other brokers: a queue for each, so that none delays another.
 
-One request to a broker is under way at a time, and takes along all that has come meanwhile. The
-queues are bounded: what does not fit is refused at once, and the caller tries again.
+One request to a broker is under way at a time, and takes along all that has come meanwhile. Under
+load the batches grow by themselves, and an idle queue adds no delay. The queues are bounded: what
+does not fit is refused at once, and the caller tries again. An unbounded queue to a broker that is
+down would grow with each transaction that ends.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _AT_ONCE_MAX = 1_000
 
 
 class Form(NamedTuple):
-    """Conversion of gathered questions into a request, and of its answer into one for each."""
+    """Translation between entries and messages: several entries make one request, and its response
+    one answer to each of them.
+    """
 
     api_key: int
     version: int
@@ -42,7 +46,10 @@ class _Entry(NamedTuple):
 
 
 class BrokerQueues:
-    """One a purpose and broker; `stop` it."""
+    """The queues of one purpose, a queue for each broker that was asked so far; `stop` them.
+
+    A queue is never removed: brokers are few, and one that comes back finds its queue again.
+    """
 
     def __init__(
         self,
@@ -104,7 +111,7 @@ class _Queue:
         return entry.done
 
     async def run(self) -> None:
-        """Sends what waits, again and again."""
+        """Send what waits, again and again, at most `_AT_ONCE_MAX` entries in a request."""
         while True:
             entries = [await self._waiting.get()]
             while len(entries) < _AT_ONCE_MAX and not self._waiting.empty():
@@ -131,6 +138,7 @@ class _Queue:
         except KafkaError as error:
             _refuse(entries, error)
         except ValueError as error:
+            # Fewer answers than entries: which of them is missing cannot be said.
             text = f"broker {self._broker_id} does not answer what was asked: {error}"
             _refuse(entries, KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
         else:

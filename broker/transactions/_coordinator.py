@@ -51,7 +51,11 @@ class _Entry(NamedTuple):
 
 
 class MarkerSender:
-    """Sender of one broker's markers, also those for partitions that it leads itself."""
+    """Sender of one broker's markers.
+
+    Those for partitions that the broker leads itself take the same way. A second way around the
+    network would have its own errors and its own order.
+    """
 
     def __init__(
         self,
@@ -68,11 +72,16 @@ class MarkerSender:
         self._background.start(self._bring(shard, command))
 
     async def stop(self) -> None:
-        """Release everything."""
+        """Stop sending. Markers that are not written yet are for the next coordinator to send."""
         await self._background.stop()
         await self._queues.stop()
 
     async def _bring(self, shard: Shard, command: WriteMarkers) -> None:
+        """Write all markers, then report that until the shard has written it or is closed.
+
+        A report that is refused is not lost: the shard may have too few replicas in sync for a
+        moment, and the producer waits for COMPLETE.
+        """
         marker = EndMarker(
             command.producer_id,
             command.producer_epoch,
@@ -99,6 +108,8 @@ class MarkerSender:
         Partitions are grouped by their leaders, and each group is tried by itself. Leadership may
         move between two attempts, so groups are made again each time.
         """
+        # One task a leader from the first division on. A silent leader, asked again every 100 ms
+        # until it is replaced, must not hold up the markers of others: consumers wait for these.
         left = partitions
         while left and not shard.is_closed:
             groups = self._by_leader(left)
@@ -115,7 +126,11 @@ class MarkerSender:
     def _by_leader(
         self, partitions: frozenset[TopicPartition]
     ) -> dict[int, frozenset[TopicPartition]]:
-        """Without partitions that are none any more."""
+        """Partitions by the leaders that the newest image names.
+
+        Partitions of deleted topics are left out. They have no log that a marker could end, and a
+        transaction that waited for them would never be complete.
+        """
         topics = self._image().topics
         groups: dict[int, set[TopicPartition]] = {}
         for one in sorted(partitions):
@@ -127,7 +142,11 @@ class MarkerSender:
     async def _write(
         self, leader: int, marker: EndMarker, partitions: frozenset[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Sends once; returns the partitions that have no marker yet."""
+        """Send once; return the partitions that have no marker yet.
+
+        Whatever the error says, the marker is sent again: it may have been written and its response
+        lost. INVALID_PRODUCER_EPOCH is final, since the partition has a marker with a later epoch.
+        """
         if leader == NO_LEADER:
             return partitions
         try:
@@ -173,7 +192,10 @@ _FORM = Form(ApiKey.WRITE_TXN_MARKERS, _VERSION, "transactions", _message, _answ
 
 
 class TransactionCoordinator:
-    """Images and requests, then `stop`."""
+    """The transactional ids of the partitions of `__transaction_state` that this broker leads.
+
+    Publish images, ask, then `stop`.
+    """
 
     def __init__(
         self,
@@ -200,17 +222,24 @@ class TransactionCoordinator:
         self.shards.on_command = self._sender.send
 
     def publish(self, image: MetadataImage) -> None:
-        """Take up the partitions that this broker leads now, after the ReplicaManager has."""
+        """Take up what this broker leads now, once the ReplicaManager has done so.
+
+        A shard that opened before its log is led would find the log refused, and wait to retry.
+        """
         self._image = image
         self.shards.publish(image)
 
     async def stop(self) -> None:
-        """Release every partition, and the markers on their way."""
+        """Close every shard, and stop sending markers."""
         await self.shards.stop()
         await self._sender.stop()
 
     def ask(self, request: Request) -> asyncio.Future[Any]:
-        """See `Shard.ask`; KafkaError(INVALID_REQUEST) if the transactional id is empty."""
+        """Return the response of the id's shard; see `Shard.ask`.
+
+        Raises INVALID_REQUEST if the transactional id is empty, NOT_COORDINATOR if another broker
+        holds it, COORDINATOR_NOT_AVAILABLE while `__transaction_state` does not exist.
+        """
         _check_name(request.transactional_id)
         return self.shards.ask(request.transactional_id, request)
 

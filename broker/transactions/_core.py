@@ -4,6 +4,15 @@ Pure; `broker.coordinator.core` says how it is run. An outcome is decided when P
 and committed; only then markers are asked for, by a command, and the client gets its response. A
 broker that takes over finds PREPARE in the log and asks for the markers again, so that a crash at
 any step leaves nothing open. Markers may be written twice; what they say is the same.
+
+A producer is fenced by its epoch alone. Every record that gives the id to another producer, or ends
+a transaction against the producer's will, bears a greater one. So a producer that was paused and
+comes back is refused here with PRODUCER_FENCED. It is refused at the partitions, too: a marker
+with the greater epoch is in their logs, or none of its partitions is open.
+
+Until COMPLETE is written, each request of the producer gets CONCURRENT_TRANSACTIONS, and clients
+try again. A next transaction that began before the markers of the last one were written would have
+records that such a marker ends.
 """
 
 from __future__ import annotations
@@ -183,7 +192,12 @@ class TransactionCore:
         return self._known
 
     def needs_id(self, request: Request) -> bool:
-        """Return whether the request must bring an unused producer id."""
+        """Whether the request must bring a producer id that nobody has.
+
+        That is so for an id that is not known, and where the epochs of the present producer id are
+        used up. The caller takes one from the controller and asks again (`with_id`). The state may
+        change meanwhile; `_fresh` finds a request that brings none then.
+        """
         found = self._known.get(request.transactional_id)
         if isinstance(request, InitProducer):
             return found is None or found.is_exhausted
@@ -211,10 +225,14 @@ class TransactionCore:
         self._renewals.pop(self._ids.replay(key, value), None)
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
-        """See `core.Core`."""
+        """See `core.Core`. No transaction writes to `__transaction_state`, so none ends in it."""
 
     def loaded(self, now: Now) -> list[Effect]:
-        """Ask for the markers of all decided transactions that may lack them."""
+        """Ask for the markers of all that was decided and may not have them.
+
+        The former coordinator may have written every marker and crashed before COMPLETE. Only the
+        partitions know that, and writing a marker twice is cheaper than asking them.
+        """
         self._timers.set(_ABORTS, now.ms + self._settings.abort_interval_ms)
         self._timers.set(_EXPIRY, now.ms + self._settings.expiration_interval_ms)
         self._steps.begin("resume", self._upkeep.resume(), now.ms)
@@ -225,6 +243,8 @@ class TransactionCore:
         to a patient AddPartitions one that comes later.
         """
         if isinstance(request, AddPartitions) and self._must_wait(request):
+            # Refused, its client would wait for its retry backoff, 100 ms as a rule. The markers
+            # of a transaction are written within a few.
             until_ms = now.ms + self._settings.patience_ms
             self._waiting[request.transactional_id] = _Waiting(request_id, request, until_ms)
             return []
@@ -251,7 +271,7 @@ class TransactionCore:
         return min(due_ms, first.until_ms)
 
     def tick(self, now: Now) -> list[Effect]:
-        """Abort transactions that take too long, and forget unused ids."""
+        """Abort what takes too long, forget unused ids, and refuse what has waited for too long."""
         self._now = now
         self._effects += self._out_of_patience(now)
         for key in self._timers.due(now.ms):
@@ -287,6 +307,8 @@ class TransactionCore:
         from here on, and its open transaction is aborted first. A request that says its id and
         epoch may be one that was sent again: then the answer is the same (KIP-360).
         """
+        # Six cases, in this order: a new id; an outcome on its way to the partitions; a producer
+        # that is fenced; an open transaction; a request that was sent again; a renewal.
         self._check_new(request)
         name, before = request.transactional_id, self._known.get(request.transactional_id)
         if before is None:
@@ -310,6 +332,12 @@ class TransactionCore:
         return ProducerGoesOn(*after.next_producer), []
 
     def _check_new(self, request: InitProducer) -> None:
+        """Raise INVALID_REQUEST of an empty id, and INVALID_TRANSACTION_TIMEOUT of a time that is
+        not within 1 ms and `transaction.max.timeout.ms`.
+
+        A longer one would let a hanging transaction hold back `read_committed` consumers of its
+        partitions for as long.
+        """
         if not request.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         if not 0 < request.timeout_ms <= self._settings.timeout_max_ms:
@@ -330,7 +358,14 @@ class TransactionCore:
         )
 
     def _check_renewal(self, name: str, before: Transaction, request: InitProducer) -> bool:
-        """Whether the producer has had its answer before; KafkaError if it is fenced."""
+        """Whether the producer has had its answer before (KIP-360). Raises PRODUCER_FENCED.
+
+        A producer that goes on after an error names the id and epoch that it has. There are three
+        ways for these to be right. They are the newest. Or they are those with which the newest
+        came to be: the response was lost, and a second bump would fence the producer itself. Or
+        their epochs were used up, and the id that followed was lost with the response. All others
+        are of a producer that another one has replaced.
+        """
         if request.producer_id == NO_ID:
             return False
         if request.producer_id == before.producer_id:
@@ -367,6 +402,8 @@ class TransactionCore:
         records would stand before the marker that ends the last one.
         """
         found = self._named(request)
+        # A producer of version 2 has the epoch of its next transaction since the outcome was
+        # decided, and the record that says so comes only with COMPLETE.
         comes = found.goes_on_as(request.producer_id, request.producer_epoch)
         if comes or (found.state.is_prepared and not request.verify_only):
             # Before who asks is looked at: id and epoch may be those that come with COMPLETE.
@@ -377,6 +414,8 @@ class TransactionCore:
         is_ongoing = found.state is TransactionState.ONGOING
         here = found.partitions if is_ongoing else frozenset()
         if request.verify_only:
+            # The partition's leader asks. A batch that were appended outside of the transaction
+            # would have no marker to end it, and would hold back consumers for ever (KIP-890).
             code = ErrorCode.TRANSACTION_ABORTABLE
             return {one: ErrorCode.NONE if one in here else code for one in request.partitions}, []
         if not is_ongoing or not request.partitions <= here:
@@ -384,7 +423,10 @@ class TransactionCore:
         return dict.fromkeys(request.partitions, ErrorCode.NONE), []
 
     def _must_wait(self, request: AddPartitions) -> bool:
-        """One of a producer at a time, which bounds how many wait."""
+        """Whether to hold the request until the markers of the last transaction are written.
+
+        At most one request of an id waits, which bounds them. A second one is refused as usual.
+        """
         name = request.transactional_id
         known = self._known.get(name)
         if known is None or not request.patient or name in self._waiting:
@@ -392,7 +434,7 @@ class TransactionCore:
         return known.goes_on_as(request.producer_id, request.producer_epoch)
 
     def _go_on(self, name: str, now: Now) -> list[Effect]:
-        """Every partition has its marker: who waited for that has its answer."""
+        """Handle the request that has waited for the markers, now that all are written."""
         invariant(not self._known[name].state.is_prepared, "a waiting request goes on once")
         waiting = self._waiting.pop(name, None)
         if waiting is None:
@@ -404,6 +446,7 @@ class TransactionCore:
         return [Answer(waiting.request_id, response), *effects]
 
     def _out_of_patience(self, now: Now) -> list[Effect]:
+        """Refuse what has waited for too long, as it would have been at once."""
         over = [name for name, one in self._waiting.items() if one.until_ms <= now.ms]
         error = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return [
@@ -422,8 +465,11 @@ class TransactionCore:
             # Before who asks is looked at, as in `_add`: a client of version 2 has its answer when
             # the outcome is decided, and may end its next transaction before COMPLETE.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        # Version 1 cannot tell the two apart: a second EndTxn in COMPLETE is taken for the same
+        # one, and refused only if it asks for the other outcome.
         again = found.has_ended_for(request.producer_id, request.producer_epoch) and is_v2
         if not again:
+            # With the id that was used up it would seem to be another producer's.
             if is_v2 and found.follows(request.producer_id, request.producer_epoch):
                 raise _fenced(found)
             _check_producer(found, request)
@@ -447,13 +493,18 @@ class TransactionCore:
         return ProducerGoesOn(*decided.next_producer), self._decide(name, decided)
 
     def _named(self, request: AddPartitions | EndTransaction) -> Transaction:
-        """KafkaError(INVALID_PRODUCER_ID_MAPPING) of an id that is not known."""
+        """Return the newest transaction of the id. Raises INVALID_PRODUCER_ID_MAPPING of one that
+        is not known: it never was, or it has expired.
+        """
         found = self._known.get(request.transactional_id)
         if found is None:
             raise _other_producer(request)
         return found
 
     def _force_abort(self, request: ForceAbort, now: Now) -> tuple[None, list[Effect]]:
+        """Abort for an operator (KIP-664). Raises TRANSACTIONAL_ID_NOT_FOUND, and
+        INVALID_TXN_STATE if nothing is ongoing.
+        """
         if request.transactional_id not in self._known:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         if request.transactional_id not in self._ids.ongoing:
@@ -461,7 +512,11 @@ class TransactionCore:
         return None, self._abort(request.transactional_id, now)
 
     def _abort(self, name: str, now: Now) -> list[Effect]:
-        """Aborts what is ongoing and fences its producer."""
+        """Abort what is ongoing and fence its producer, by the epoch that the markers bear.
+
+        Without the bump the producer could go on: its next batch would begin a transaction in the
+        partition that no coordinator knows.
+        """
         found = self._known[name]
         decided = found.decided(
             commit=False, now_ms=now.wall_ms, bump=True, client_version=found.client_version
@@ -476,6 +531,11 @@ class TransactionCore:
         return [self._markers(name)]
 
     def _markers(self, name: str) -> Command:
+        """Return the command for the markers of a decided outcome, as its record says.
+
+        It bears the leader epoch of this shard. Partitions refuse the markers of an older
+        coordinator, whose view of the outcome may be one that was cut off (KIP-98).
+        """
         found = self._known[name]
         invariant(found.state.is_prepared, "markers are asked for once the outcome is decided")
         return Command(
@@ -491,7 +551,11 @@ class TransactionCore:
         )
 
     def _markers_written(self, request: MarkersWritten, now: Now) -> tuple[None, list[Effect]]:
-        """Write that the transaction is complete, and go on with a request that waited for that."""
+        """Write that the transaction is complete, and go on with a request that waited for that.
+
+        COMPLETE is what lets the next transaction begin. If the log refuses it, the sender reports
+        again: until then the id stays in PREPARE, and no marker is missing.
+        """
         found = self._known.get(request.transactional_id)
         sent = request.producer_id, request.producer_epoch
         # A report of another outcome than the newest has been overtaken.
@@ -569,7 +633,11 @@ class TransactionUpkeep:
                 yield
 
     def abort_late(self, wall_ms: int) -> Iterator[None]:
-        """Abort what takes too long. If the log takes nothing now the next round tries again."""
+        """Abort what takes too long (`transaction.timeout.ms` of its producer).
+
+        If the log takes nothing now, the next round tries again: an abort that is late by
+        `abort_interval_ms` is within what clients expect.
+        """
         left = STEP_ITEMS
         for name in list(self._ids.ongoing):
             left -= 1
@@ -584,7 +652,11 @@ class TransactionUpkeep:
                 left = STEP_ITEMS
 
     def expire(self, before_ms: int) -> Iterator[None]:
-        """Forget ids that were not used since then."""
+        """Forget the ids that were last used before then.
+
+        Never one with an outcome under way: its markers would be lost. A producer whose id is
+        forgotten gets INVALID_PRODUCER_ID_MAPPING and begins again with another producer id.
+        """
         names = list(self._ids.known)
         for start in range(0, len(names), STEP_ITEMS):
             part = names[start : start + STEP_ITEMS]

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class TransactionIds:
-    """Each with its newest transaction."""
+    """The ids with their newest transactions, and two indexes of these.
+
+    The indexes are what time needs: without them each round would look at every id, of which a
+    partition may have a million, to find the few transactions that are late.
+    """
 
     def __init__(self) -> None:
         self.known: dict[str, Transaction] = {}
@@ -30,7 +34,10 @@ class TransactionIds:
         invariant(self.prepared.keys() == prepared, "what is decided is found for its markers")
 
     def replay(self, key: bytes, value: bytes | None) -> str:
-        """Take a record, and return its id; ValueError if it cannot be understood."""
+        """Take a record of the log; return the transactional id that it is of.
+
+        Raises ValueError of a record that cannot be understood, before anything has changed.
+        """
         name, found = transaction_records.read(key, value)
         self.ongoing.pop(name, None)
         self.prepared.pop(name, None)

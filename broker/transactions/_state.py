@@ -5,6 +5,11 @@
 
 With PREPARE the outcome is decided; COMPLETE says that every partition has its marker. A producer
 that starts again leads to EMPTY with the next epoch, which fences those before it.
+
+An epoch has 15 bits. The last one but one ends a producer id: a transaction that is ended then gets
+`next_producer_id`, with which the producer goes on at epoch 0. The last epoch is kept for fencing:
+without it a producer at the end of its epochs could not be fenced any more.
+
 Source: KIP-98, KIP-360 (epochs), KIP-890 (an epoch for each transaction).
 """
 
@@ -108,7 +113,9 @@ class Transaction:
 
     @property
     def ends_ms(self) -> int:
-        """Time at which an ongoing transaction has taken too long."""
+        """The time at which an ongoing transaction has taken too long. Its start counts, not its
+        last partition: a producer that keeps adding some must not hold back consumers for ever.
+        """
         return self.started_ms + self.timeout_ms
 
     @property

@@ -1,5 +1,14 @@
 """Asks a transaction's coordinator whether partitions belong to it (row T3; KIP-890).
 
+A batch of a producer that was fenced may arrive after the marker that ended its transaction. It was
+appended as the first batch of another transaction, once: one that no coordinator knew and no marker
+ended. Consumers with `read_committed` then waited for ever. So the first batch in a partition is
+appended only after the coordinator has said that the transaction is ongoing.
+
+The question takes a round trip, in which a marker may come. A guard is set up at the partition
+before the question is asked, and a marker removes it: what the coordinator said may be outdated
+then. The batch is refused with NOT_ENOUGH_REPLICAS, and the producer sends it again.
+
 For a producer of transaction version 2 the partition's leader adds the partition, which such
 clients do not do any more; for an older one it only asks, since the client has added it before. A
 coordinator on this broker is asked directly.
@@ -53,7 +62,7 @@ class Check(NamedTuple):
 
 
 class TransactionVerifier:
-    """Verification of transactions for the partitions that one broker leads."""
+    """Verifier of one broker, for the partitions that it leads."""
 
     def __init__(
         self,
@@ -70,7 +79,7 @@ class TransactionVerifier:
         self._queues = BrokerQueues(_FORM, config, image, fail)
 
     async def stop(self) -> None:
-        """Release everything."""
+        """Stop asking."""
         await self._queues.stop()
 
     def begin(self, partition: TopicPartition, sender: Sender, *, adds: bool) -> Check | None:
@@ -89,6 +98,8 @@ class TransactionVerifier:
         """Why a partition does not belong to the transaction: NONE if it does, NOT_ENOUGH_REPLICAS
         if that cannot be said now, INVALID_PRODUCER_ID_MAPPING of records of several producers.
         """
+        # The transactional id is the request's, and one id has one producer: batches of two are
+        # those of a client that mixes them up.
         partitions = frozenset(check.partition for check in checks)
         if len({check.sender[:2] for check in checks}) > 1:
             return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -101,6 +112,8 @@ class TransactionVerifier:
             if errors[check.partition] in _MAY_CHANGE:
                 errors[check.partition] = ErrorCode.NOT_ENOUGH_REPLICAS
             elif errors[check.partition] is not ErrorCode.NONE:
+                # The answer is final. A guard that stayed would let a batch of the producer in
+                # that nobody has asked about.
                 self._drop(check)
         return errors
 
@@ -116,8 +129,10 @@ class TransactionVerifier:
             replica.guards.drop(check.sender)
 
     async def _answered(self, asked: AddPartitions) -> Errors:
-        """Waits a moment for the markers of the producer's last transaction: a client of version 2
-        goes on as soon as that is decided.
+        """Ask until the markers of the producer's last transaction are written, for a moment.
+
+        A client of version 2 goes on as soon as the outcome is decided. Nearly every first batch of
+        its next transaction comes before COMPLETE: refused, each would cost a retry backoff.
         """
         config = self._config
         delay_ms = config.add_partitions_to_txn_retry_backoff_ms
@@ -141,6 +156,9 @@ class TransactionVerifier:
         return {one: there.get(one, ErrorCode.NETWORK_EXCEPTION) for one in asked.partitions}
 
     def _coordinator_of(self, transactional_id: str) -> int:
+        """The broker that leads the id's partition. Raises COORDINATOR_NOT_AVAILABLE if none does
+        at present, or nobody has created the topic.
+        """
         topic = self._image().topics.by_name(TRANSACTION_STATE)
         if topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -23,7 +23,11 @@ CONSUMER_PROTOCOL = "consumer"
 
 
 class State(enum.Enum):
-    """State of a group; the values are those that clients see."""
+    """Where a group stands; the values are those that clients see.
+
+    A group without members stays EMPTY as long as it has offsets. DEAD is said of a group that does
+    not exist.
+    """
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -77,7 +81,9 @@ class Member:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """Return the member's first protocol of those that all members know."""
+        """The protocol that it likes best of those all members know. There is one: a member that
+        shares no protocol with all others is refused when it joins.
+        """
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -193,7 +199,11 @@ class Group:
         return member
 
     def elect_joined(self) -> bool:
-        """Make a member that has joined the leader, unless the leader has; False if none has."""
+        """Make a member that has joined the leader, unless the present one has joined.
+
+        Returns False if no member has: static members alone are left, and none of them is back. A
+        leader that does not come would never send the assignment that the others wait for.
+        """
         leader = self.members.get(self.leader or "")
         if leader is not None and leader.joining is not None:
             return True

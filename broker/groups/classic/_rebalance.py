@@ -1,9 +1,14 @@
-"""How consumer groups of the classic protocol come to agree on who reads what.
+"""The rebalance of the classic protocol: how a group's members agree on their partitions.
 
-The first member of a group waits a while for others (`group.initial.rebalance.delay.ms`); whenever
-members come, go or change, all are asked to join again, at most for the longest of their rebalance
-timeouts; who has not joined by then is out. One of them, the leader, then assigns partitions, which
-this broker does not look into, and the assignment is written before any member gets it.
+The first member of a group waits a while for others (`group.initial.rebalance.delay.ms`). Whenever
+members come, go or change, all are to join again, at most for the longest of their rebalance
+timeouts; a member that has not joined by then is removed. One of them, the leader, then assigns
+partitions, which this broker does not look into. The assignment is written before any member gets
+it.
+
+Between JoinGroup and SyncGroup nobody may read: a partition may be another member's by now. That is
+why one slow member stops its whole group, for as long as its rebalance timeout, and why a rebalance
+is begun only where something has changed. KIP-848 does without this barrier.
 
 Pure: the time is set before each call, answers are collected. Errors are Apache Kafka's.
 """
@@ -117,7 +122,11 @@ class Rebalancer:
             self._join_new(group, request_id, request)
 
     def check(self, request: Join) -> None:
-        """INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL."""
+        """Check the fields of a JoinGroup alone, before anything is known of its group.
+
+        Raises INVALID_SESSION_TIMEOUT outside of `group.min.session.timeout.ms` and
+        `group.max.session.timeout.ms`, and INCONSISTENT_GROUP_PROTOCOL without a protocol.
+        """
         shortest = self._limits.group_min_session_timeout_ms
         longest = self._limits.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
@@ -165,6 +174,8 @@ class Rebalancer:
             self._timers.cancel(("pending", group.group_id, member_id))
             self._add(group, member_id, request_id, request)
             return
+        # A leader that joins a stable group wants to assign again: the topics that it reads have
+        # grown, which only it looks at. A follower has lost its response, or was restarted fast.
         member = self.member(group, request.caller)
         unchanged = member.protocols == request.protocols
         if group.is_in(State.COMPLETING) and unchanged:
@@ -266,6 +277,9 @@ class Rebalancer:
         member.joining = member.syncing = None
 
     def _joined(self, group: Group, member: Member) -> wire.JoinGroupResponse:
+        """The response to a JoinGroup. The leader alone gets all members and their subscriptions:
+        a large group would otherwise send each of them to each.
+        """
         leads = group.leader == member.member_id
         return {
             "error_code": ErrorCode.NONE,
@@ -317,6 +331,9 @@ class Rebalancer:
         self._timers.set(("join", group.group_id), self.now.ms + timeout_ms)
 
     def _complete_if_all_joined(self, group: Group) -> None:
+        """Complete the join before its time if nobody is missing, but not during the initial delay:
+        the first member of a group is always complete by itself.
+        """
         if not group.delaying and group.all_joined:
             self._complete_join(group)
 
@@ -411,6 +428,7 @@ class Rebalancer:
         known = (group.protocol_type, group.protocol)
         if any(one is not None and one != ours for one, ours in zip(asked, known, strict=True)):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        # A SyncGroup of a generation that ends: its assignment will never come.
         if group.is_in(State.PREPARING):
             raise KafkaError(_REBALANCING)
         self._synced(group, member)
@@ -479,6 +497,7 @@ class Rebalancer:
         self._answer(request_id, {"error_code": ErrorCode.NONE, "members": members})
 
     def _leave(self, group: Group | None, caller: Caller) -> ErrorCode:
+        """Remove one member, or give up an id that was handed out; return the member's error."""
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if caller.member_id in group.pending:
@@ -523,7 +542,11 @@ class Rebalancer:
         self._prepare(group)
 
     def watch(self, group: Group) -> None:
-        """Give members the time of a session to report, except those that already did."""
+        """Give each member the time of a session, unless its session runs already.
+
+        Sessions are not in the log, so a coordinator that takes over starts them all. A heartbeat
+        may have come before this group's turn.
+        """
         for member in group.members.values():
             if _session(group, member.member_id) not in self._timers:
                 self.touch(group, member)
@@ -544,7 +567,10 @@ class Rebalancer:
     # --- time -----------------------------------------------------------------------------------
 
     def due(self, what: str, group_id: str, member_id: str = "") -> None:
-        """Act on a deadline that has come."""
+        """Do what is due at a timer: its kind, group and, of a session, member.
+
+        A timer of a group that is gone, or of a member that has left in this tick, does nothing.
+        """
         group = self._groups.get(group_id)
         if group is None:
             return
@@ -575,7 +601,11 @@ class Rebalancer:
     # --- who it is ------------------------------------------------------------------------------
 
     def member(self, group: Group, caller: Caller) -> Member:
-        """Return the calling member: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return the member that the caller is.
+
+        Raises UNKNOWN_MEMBER_ID, and FENCED_INSTANCE_ID if another member id holds the instance id.
+        An instance id alone names the member: administrators remove static members so (KIP-345).
+        """
         member_id = caller.member_id
         if caller.instance_id is not None:
             known = group.statics.get(caller.instance_id)

@@ -1,10 +1,14 @@
-"""Consumer groups of KIP-848: who is a member, who gets which partitions, in which epoch.
+"""Consumer groups of KIP-848: their members, and which partitions each has, in which epoch.
 
 A member is known by its heartbeats alone. Each of them (a) updates what the member says of itself,
 which raises the group's epoch if it matters, (b) makes the targets of that epoch if nobody has, and
 (c) brings this member a step nearer to its target. Each step writes its records as one batch, and
 the group changes by their replay only; so a refused write leaves a group from which the next
 heartbeat goes on.
+
+There are three epochs, which follow each other. The group's epoch grows with each change; the
+assignment epoch is the one for which targets were made; a member's epoch is that of the targets it
+has reached. No member waits for another, but for partitions that the other has yet to revoke.
 
 Pure: the time and the topics are arguments. Source: KIP-848; errors are Apache Kafka's.
 """
@@ -14,17 +18,20 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
-from uuid import UUID
 
 from broker.coordinator.topic_patterns import check_pattern, matching
 from broker.groups._consumer_records import Kind, Slot, topic_partitions
 from broker.groups.consumer._assignors import ASSIGNORS, Subscription
 from broker.groups.consumer._members import (
+    check,
     check_epoch,
+    is_full,
     member_of,
     no_group,
+    owned_slots,
     taken_over,
     unknown_member,
+    updated,
 )
 from broker.groups.consumer.consumer_group import (
     LEFT_FOR_A_WHILE,
@@ -48,6 +55,7 @@ from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from uuid import UUID
 
     from broker.coordinator.core import Journal, KeyValue, Now
     from broker.groups._consumer_records import ConsumerKey
@@ -117,7 +125,12 @@ class ConsumerGroups:
     # --- records --------------------------------------------------------------------------------
 
     def replay(self, key: ConsumerKey, value: bytes | None) -> None:
-        """Take a record of the log."""
+        """Take a record of the log, or one that was just appended to it.
+
+        A group is made by its first record, whichever compaction has left, and goes with the
+        tombstone of its epoch, the last one that is written of it.
+        """
+        # Earlier releases of Kafka wrote how many partitions each topic had.
         if key.kind is Kind.PARTITIONS:
             return
         group = self.groups.get(key.group)
@@ -131,7 +144,12 @@ class ConsumerGroups:
             group.replay(key, value)
 
     def watch(self, group: ConsumerGroup, now: Now) -> None:
-        """Give members the time of a session to report, except those that already did."""
+        """Give each member the time of a session, unless its session runs already.
+
+        The coordinator has moved here. Sessions are not in the log, so that all begin again: a
+        member that was about to be removed has a little longer, and none is removed for the time
+        that the log took to load.
+        """
         for member in group.members.values():
             self._watch_revocation(group, member, now)
             if (SESSION, group.group_id, member.member_id) in self._timers:
@@ -154,12 +172,16 @@ class ConsumerGroups:
                 invariant(timed, "a member has bounded time to revoke partitions")
 
     def let_go(self, group_id: str, member_ids: Iterable[str]) -> None:
-        """Nobody waits for these members any more."""
+        """Stop the timers of members that have left, or whose group is of the classic protocol."""
         for member_id in member_ids:
             for what in TIMERS:
                 self._timers.cancel((what, group_id, member_id))
 
     def _write(self, records: Sequence[KeyValue]) -> None:
+        """Append records as one batch; the groups have changed when this returns.
+
+        Raises the KafkaError of the log. MESSAGE_TOO_LARGE is not a code that consumers know.
+        """
         try:
             self._journal.append(records)
         except KafkaError as error:
@@ -176,8 +198,14 @@ class ConsumerGroups:
         before: Sequence[KeyValue] = (),
         draft: ConsumerGroup | None = None,
     ) -> wire.ConsumerGroupHeartbeatResponse:
-        """Return the response. `before` is written with a group that is made, in front of its
-        records, and is what the draft of that group consists of.
+        """Return the response to a heartbeat.
+
+        `before` are records that are written in front of those of a group that is made, and `draft`
+        is the group that they make: the tombstone of a classic group, and its upgrade.
+
+        Raises INVALID_REQUEST, the errors of `_check_subscription`, and GROUP_ID_NOT_FOUND. Of a
+        member that joins UNRELEASED_INSTANCE_ID and GROUP_MAX_SIZE_REACHED. Of one that has joined
+        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH. Then nothing has changed.
         """
         check(request)
         self._check_subscription(request)
@@ -193,7 +221,8 @@ class ConsumerGroups:
         member = self.advance(group, step, request.topics, request.session_timeout_ms, now, before)
         full = joins or is_full(request)
         had = frozenset() if step.before is None else step.before.assigned
-        # Who says that it has something else may have missed an answer.
+        # A member that reports other partitions may have missed a response. Without this it would
+        # never get the assignment again: nothing changes any more.
         differs = step.owned is not None and step.owned != member.assigned
         shown = member.assigned if full or differs or member.assigned != had else None
         return response(member.member_id, member.epoch, request.heartbeat_interval_ms, shown)
@@ -217,7 +246,8 @@ class ConsumerGroups:
         epochs = (group.epoch, group.assignment_epoch)
         self._update(group, step, topics, now, before)
         group = self.groups[group.group_id]
-        # From here on it is a member, even if it should not hear of it.
+        # Before the next write, which may be refused. It is a member from here on: without a
+        # session one that never gets its response would stay, and hold its partitions, for ever.
         self.touch(group, step.member, session_timeout_ms, now)
         self._assign(group, topics)
         grown = epochs[0] <= group.epoch and epochs[1] <= group.assignment_epoch
@@ -259,7 +289,7 @@ class ConsumerGroups:
         return Step(known, updated(known, request), nothing)
 
     def check_room(self, group: ConsumerGroup) -> None:
-        """GROUP_MAX_SIZE_REACHED unless there is room for one more."""
+        """Raise GROUP_MAX_SIZE_REACHED unless there is room for one more member."""
         if len(group.members) >= self._settings.group_consumer_max_size:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
@@ -285,6 +315,9 @@ class ConsumerGroups:
         All of it is one batch. A member whose record is written without the group's epoch would
         never get a target: no later heartbeat shows a change.
         """
+        # A static member that is back under another id takes the place of its former self in one
+        # batch: with the target, so that nothing moves because a consumer was restarted. Were the
+        # two written apart, a broker that takes over in between would free its partitions.
         member, group_id = step.member, group.group_id
         is_new = step.before is None
         changed = step.before is None or step.before.subscription != member.subscription
@@ -310,7 +343,11 @@ class ConsumerGroups:
         _looked_at(self.groups[group_id], topics, now)
 
     def look_at(self, group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
-        """Raise the group's epoch if topics that it reads have come, gone or grown."""
+        """Raise the group's epoch if topics that it reads have come, gone or grown.
+
+        Images are compared by identity: an image that has changed nothing of topics has the same
+        topics, so that a heartbeat costs nothing as long as none changes.
+        """
         if group.known_topics is not topics:
             members = list(group.members.values())
             records = _of_topics(group, members, topics, now, changed=False)
@@ -326,6 +363,8 @@ class ConsumerGroups:
         Only targets that differ are written. The record of the assignment epoch comes last: it
         says that all targets of the epoch are in the log.
         """
+        # Members that join in a row each raise the epoch; the first heartbeat after them makes the
+        # targets of all these epochs at once.
         if group.epoch <= group.assignment_epoch:
             return
         subscriptions = [
@@ -414,6 +453,8 @@ class ConsumerGroups:
         The epoch grows, unless it is ahead of the assignment already. `known_topics` is reset, so
         that the next heartbeat looks at subscriptions again.
         """
+        # Its partitions are free with the same batch. A consumer that was only slow still reads
+        # them, but its commits are refused from here on: UNKNOWN_MEMBER_ID.
         records = member_tombstones(group.group_id, member.member_id)
         epoch = max(group.epoch, group.assignment_epoch + 1)
         records.append(group_record(group, epoch, group.metadata_hash))
@@ -432,6 +473,7 @@ class ConsumerGroups:
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
             return
+        # A timer may come due in the same tick in which the member did what it waited for.
         if what == REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS:
             return
         if what == TURN and member.classic is None:
@@ -444,7 +486,7 @@ class ConsumerGroups:
     def touch(
         self, group: ConsumerGroup, member: ConsumerMember, session_timeout_ms: int, now: Now
     ) -> None:
-        """Note that the member has reported, so its session goes on."""
+        """Start the member's session again: it has sent a heartbeat, or what counts as one."""
         self._timers.set((SESSION, group.group_id, member.member_id), now.ms + session_timeout_ms)
 
     # --- offsets --------------------------------------------------------------------------------
@@ -452,9 +494,14 @@ class ConsumerGroups:
     def check_commit(
         self, group: ConsumerGroup, caller: Caller, *, transactional: bool, knows_epochs: bool
     ) -> None:
-        """UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless it may commit; in a transaction
-        ILLEGAL_GENERATION, which its clients know. UNSUPPORTED_VERSION if a member of KIP-848 uses
-        a version that knows no epochs.
+        """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless the caller may commit.
+
+        In a transaction the latter is ILLEGAL_GENERATION, which its clients know. Raises
+        UNSUPPORTED_VERSION if a member of KIP-848 uses a version that knows no epochs: it would
+        take the error of an old epoch for a fatal one.
+
+        The epoch is the member's, not the group's. A member that has yet to revoke partitions is in
+        an older epoch and still owns them, so its commits count (KIP-848, "Offset Commits").
         """
         if caller.generation < 0 and not group.members:
             # Its consumers assign partitions to themselves.
@@ -474,7 +521,11 @@ class ConsumerGroups:
             raise
 
     def check_caller(self, group: ConsumerGroup, caller: Caller) -> None:
-        """UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, or as the classic protocol has it."""
+        """Check that the caller is a member in its present epoch.
+
+        Raises UNKNOWN_MEMBER_ID, and STALE_MEMBER_EPOCH or, of a member of the classic protocol,
+        ILLEGAL_GENERATION.
+        """
         member = group.members.get(caller.member_id)
         if member is None:
             raise unknown_member(caller.member_id, group.group_id)
@@ -486,7 +537,7 @@ class ConsumerGroups:
     # --- administration -------------------------------------------------------------------------
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
-        """Return the records that remove a group."""
+        """The records that delete a group, its members' before its own."""
         return group_tombstones(self.groups[group_id])
 
     def describe(
@@ -556,7 +607,11 @@ def _of_topics(
     *,
     changed: bool,
 ) -> list[KeyValue]:
-    """Records of what changed with the topics, or because somebody reads others."""
+    """Records of what changed with the topics, or with what members read (`changed`).
+
+    The hash of the topics is part of the group's record (KIP-1101). A coordinator that takes over
+    compares it with that of its own image, and so finds a change that came while nobody led.
+    """
     regexes = _resolved(group, members, topics, now)
     draft = ConsumerGroup(group.group_id, regexes=regexes)
     names = {name for one in members for name in draft.topics_of(one)}
@@ -574,6 +629,11 @@ def _of_topics(
 
 
 def _looked_at(group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
+    """Note that the group agrees with these topics, as far as that is known.
+
+    Not with those that its regular expressions match, if it is too early to match them again. Then
+    the next heartbeat looks again.
+    """
     if _is_to_be_resolved(group, topics, now):
         group.known_names = topics.ids
         group.resolve_again_ms = now.ms + REGEX_REFRESH_MIN_MS
@@ -585,7 +645,11 @@ def _looked_at(group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
 def _resolved(
     group: ConsumerGroup, members: Sequence[ConsumerMember], topics: TopicsImage, now: Now
 ) -> dict[str, ResolvedRegex]:
-    """What the expressions of the members stand for."""
+    """The topics that each expression of a member matches; the same object if none changed.
+
+    To match one costs as much as there are topics, and a cluster may create many topics in a row.
+    So known expressions are matched again only every `REGEX_REFRESH_MIN_MS`, new ones at once.
+    """
     again = _is_to_be_resolved(group, topics, now)
     found: dict[str, ResolvedRegex] = {}
     for pattern in sorted({one.topic_regex for one in members if one.topic_regex}):
@@ -603,94 +667,10 @@ def _is_to_be_resolved(group: ConsumerGroup, topics: TopicsImage, now: Now) -> b
     return group.known_names is not topics.ids and now.ms >= group.resolve_again_ms
 
 
-# --- requests and responses ----------------------------------------------------------------------
+# --- responses ----------------------------------------------------------------------
 
-_NO_TOPIC = UUID(int=0)
-"""No topic has this id."""
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 """Of which protocol a member is."""
-
-
-def check(request: ConsumerHeartbeat) -> None:
-    """INVALID_REQUEST names the field."""
-    wrong = _wrong_of_all(request)
-    if wrong is None:
-        wrong = _wrong_of_joining(request) if request.epoch == 0 else _wrong_of_member(request)
-    if wrong is not None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, wrong)
-
-
-def _wrong_of_all(request: ConsumerHeartbeat) -> str | None:
-    if not request.group_id:
-        return "GroupId can't be empty."
-    if request.instance_id == "":
-        return "InstanceId can't be empty."
-    if request.rack_id == "":
-        return "RackId can't be empty."
-    if request.epoch < LEFT_FOR_A_WHILE:
-        return f"MemberEpoch {request.epoch} is invalid: it is -2 or more."
-    return None
-
-
-def _wrong_of_joining(request: ConsumerHeartbeat) -> str | None:
-    if request.brings_member_id and not request.member_id:
-        return "MemberId can't be empty."
-    if request.rebalance_timeout_ms < 0:
-        return "RebalanceTimeoutMs must be provided in first request."
-    if request.owned is None or request.owned:
-        return "TopicPartitions must be empty when (re-)joining."
-    if request.topic_names is None and request.topic_regex is None:
-        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when joining."
-    return None
-
-
-def _wrong_of_member(request: ConsumerHeartbeat) -> str | None:
-    if not request.member_id:
-        return "MemberId can't be empty."
-    if request.epoch == LEFT_FOR_A_WHILE and request.instance_id is None:
-        return "InstanceId can't be null when a static member leaves for a while."
-    return None
-
-
-def updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member with what the request says; what it leaves out is as it was. Of the
-    consumer protocol it is from now on.
-    """
-    return replace(
-        member,
-        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        topic_names=member.topic_names if request.topic_names is None else request.topic_names,
-        topic_regex=member.topic_regex
-        if request.topic_regex is None
-        else request.topic_regex or None,
-        rebalance_timeout_ms=member.rebalance_timeout_ms
-        if request.rebalance_timeout_ms < 0
-        else request.rebalance_timeout_ms,
-        server_assignor=member.server_assignor
-        if request.server_assignor is None
-        else request.server_assignor,
-        classic=None,
-    )
-
-
-def owned_slots(request: ConsumerHeartbeat) -> frozenset[Slot] | None:
-    """Return the partitions that the member says it has; None if it says nothing of them."""
-    if request.owned is None:
-        return None
-    return frozenset(
-        (one["topic_id"] or _NO_TOPIC, number)
-        for one in request.owned
-        for number in one["partitions"]
-    )
-
-
-def is_full(request: ConsumerHeartbeat) -> bool:
-    """Return whether the request has every field: the member has not got the last response."""
-    names = request.topic_names is not None or request.topic_regex is not None
-    return names and request.rebalance_timeout_ms >= 0 and request.owned is not None
 
 
 def response(

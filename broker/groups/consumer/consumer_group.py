@@ -1,4 +1,9 @@
-"""A consumer group of KIP-848 as its records say: members, what they have and shall have.
+"""A consumer group of KIP-848 as its records say: members, their partitions and their targets.
+
+Reconciliation stands here, too: the step of one member from its partitions towards its target. A
+partition that moves is first revoked by the member that has it. When that member has reported that
+it owns the partition no more, the next one gets it. So no member waits for all others, as it does
+in a classic rebalance, and no partition is ever owned by two.
 
 Source: KIP-848 ("Group Membership", "Member Assignment"), KIP-1101 (the hash of topics).
 """
@@ -124,7 +129,11 @@ class ResolvedRegex:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A group; changed by the replay of its records only."""
+    """A group; changed by the replay of its records only.
+
+    Each kind of record may be the first one that is left of a group, and each may be missing:
+    compaction keeps the newest of every key. So no replay may rely on another that was before.
+    """
 
     group_id: str
     epoch: int = 0
@@ -443,6 +452,8 @@ def reconciled(
     """
     match member.state:
         case MemberState.UNREVOKED_PARTITIONS:
+            # Its epoch ends only now. Another target may have come meanwhile: `_next` may take
+            # more from it at once, before it has been in the epoch of the target before.
             if _may_own(owned, member.revoking):
                 return member
             return _next(member, member.epoch + 1, target, target_epoch, owners, owned)
@@ -453,7 +464,11 @@ def reconciled(
 
 
 def _may_own(owned: frozenset[Slot] | None, slots: frozenset[Slot]) -> bool:
-    """Whether the member may still have some of these partitions. It has if it does not say."""
+    """Whether the member may still own some of these partitions.
+
+    A heartbeat that leaves its partitions out (None) says that nothing changed since the last one.
+    To read it as "owns nothing" would give a partition to a second consumer.
+    """
     return owned is None or not owned.isdisjoint(slots)
 
 
@@ -476,6 +491,8 @@ def _next(
     if revoking and _may_own(owned, revoking):
         # It stays in its epoch until it has let go of them.
         return _moved(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    # Also in UNRELEASED_PARTITIONS it is in the epoch of its target: it has nothing to revoke, so
+    # others do not wait for it, and it may commit what it reads already.
     wanted = target - kept
     free = frozenset(one for one in wanted if owners.get(one) in (None, member.member_id))
     state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED_PARTITIONS
