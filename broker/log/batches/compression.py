@@ -114,7 +114,7 @@ def _open_into(
 
 
 def _sizes(data: Buffer, bytes_max: int) -> tuple[int, ...]:
-    """Buffers to try. A buffer costs its size, so none is much larger than it must be."""
+    """Return the sizes to try. A buffer costs its size, so none is much larger than it must be."""
     sizes, size = [], _GROWTH * len(data) + 4096
     while size < bytes_max:
         sizes.append(size)

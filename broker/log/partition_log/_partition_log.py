@@ -509,7 +509,7 @@ class PartitionLog:
         self.log_start_offset = self.high_watermark = self.recovery_point = offset
 
     def advance_log_start(self, offset: int) -> None:
-        """Hides everything below `offset`, and removes the segments that only hold such."""
+        """Hide everything below `offset`, and remove the segments that only hold such."""
         if offset <= self.log_start_offset:
             return
         invariant(offset <= self.log_end_offset, "a log starts before its end")
@@ -651,7 +651,9 @@ class PartitionLog:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
 
     def flush_through(self, offset: int) -> Future[None]:
-        """Done when everything below `offset` is durable; who waits together shares a flush.
+        """Return a future that is done when everything below `offset` is durable.
+
+        Callers that wait at the same time share a flush.
 
         KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses. Only for logs of a LogManager.
         """
@@ -660,7 +662,7 @@ class PartitionLog:
         return self.flusher.through(self, offset)
 
     def seal(self) -> None:
-        """Completes the indexes of the last segment."""
+        """Complete the indexes of the last segment."""
         self._segments.active.seal()
 
     def moved_to(self, directory: str) -> None:
@@ -671,7 +673,7 @@ class PartitionLog:
             segment.moved_to(directory)
 
     def close(self) -> None:
-        """Releases all files."""
+        """Release all files."""
         for segment in self._segments:
             segment.close()
 
@@ -691,7 +693,7 @@ class PartitionLog:
         return self._rebuild(self.recovery_point if known else self._segments.bases[0])
 
     def _rebuild(self, epochs_from: int) -> int:
-        """Finds the producers again, from the newest snapshot on, and the epochs; blocks."""
+        """Find the producers again, from the newest snapshot on, and the epochs; blocks."""
         damaged_from = self._segments.aborted_damaged_from(self.log_end_offset)
         base_offset, base = self._durability.newest_snapshot(damaged_from)
         for segment in self._segments:

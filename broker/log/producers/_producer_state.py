@@ -235,7 +235,7 @@ class ProducerStates:
         return AbortedTransaction(producer_id, before.open_from, header.last_offset, stable)
 
     def _open(self) -> Iterator[Producer]:
-        """The producers that have a transaction open."""
+        """Return the producers that have a transaction open."""
         for _, producer_id in self._unstable:
             producer = self._producers[producer_id]
             if producer.open_from != NO_OFFSET:

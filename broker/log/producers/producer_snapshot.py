@@ -86,7 +86,7 @@ def unpack(path: str, data: bytes) -> dict[int, Producer]:
 
 
 def write(files: FileSystem, path: str, producers: Mapping[int, Producer]) -> None:
-    """Replaces a snapshot; blocks."""
+    """Replace a snapshot; blocks."""
     replace_file(files, path, pack(producers))
 
 

@@ -65,23 +65,23 @@ class _Index(ABC, Generic[E]):
         return self._count >= self._count_max
 
     def warm(self) -> Callable[[], None] | None:
-        """What a worker must call before a look-up; see `File.warm`."""
+        """Return the call for a worker before a look-up; see `File.warm`."""
         return self._file.warm(0, self._file.size())
 
     def floor(self, key: int) -> E | None:
-        """The last entry whose first field is at most `key`."""
+        """Return the last entry whose first field is at most `key`."""
         if self.last is None or self.last[0] <= key:
             return self.last
         count = self._count_up_to(key)
         return self._at(count - 1) if count else None
 
     def above(self, key: int) -> E | None:
-        """The first entry whose first field is above `key`."""
+        """Return the first entry whose first field is above `key`."""
         count = self._count_up_to(key)
         return self._at(count) if count < len(self) else None
 
     def _count_up_to(self, key: int) -> int:
-        """How many entries have a first field of at most `key`; they are the first."""
+        """Return how many entries have a first field of at most `key`; they are the first."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -100,7 +100,7 @@ class _Index(ABC, Generic[E]):
             invariant(self._at(self._count - 1) == self.last, "the newest entry waits")
 
     def problem(self) -> str | None:
-        """What is wrong with the file; None if every entry is in order."""
+        """Return the first problem of the file; None if every entry is in order."""
         if self._file.size() % self._layout.size:
             return "the size is no multiple of an entry's"
         entries = list(self._layout.iter_unpack(self._file.read_at(0, self._file.size())))
@@ -111,23 +111,23 @@ class _Index(ABC, Generic[E]):
         return None
 
     def entries(self) -> list[E]:
-        """All entries that are in the file."""
+        """Return all entries that are in the file."""
         data = self._file.read_at(0, self._in_file * self._layout.size)
         return [self._entry(raw) for raw in self._layout.iter_unpack(data)]
 
     def flush(self) -> None:
-        """Hands the waiting entries to the operating system."""
+        """Hand the waiting entries to the operating system."""
         if self._pending:
             self._file.append([self._pending])
             self._in_file = self._count
             self._pending = bytearray()
 
     def sync(self) -> None:
-        """Makes what was flushed durable. Blocks."""
+        """Make what was flushed durable. Blocks."""
         self._file.sync()
 
     def truncate(self, offset: int) -> None:
-        """Keeps the entries of batches that end below `offset`."""
+        """Keep the entries of batches that end below `offset`."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -138,15 +138,15 @@ class _Index(ABC, Generic[E]):
         self._keep(low)
 
     def clear(self) -> None:
-        """Removes all entries."""
+        """Remove all entries."""
         self._keep(0)
 
     def moved(self, path: str) -> None:
-        """Where the file is to be found from now on."""
+        """Note the path of the file from now on."""
         self._file.moved(path)
 
     def close(self) -> None:
-        """Releases the file; entries not flushed are lost."""
+        """Release the file; entries not flushed are lost."""
         self._file.close()
 
     def _append(self, entry: E, raw: tuple[int, int]) -> None:
@@ -174,7 +174,7 @@ class _Index(ABC, Generic[E]):
 
     @abstractmethod
     def _entry(self, raw: tuple[int, ...]) -> E:
-        """The entry that stands in the file as `raw`."""
+        """Return the entry that stands in the file as `raw`."""
 
 
 class OffsetIndex(_Index[OffsetEntry]):

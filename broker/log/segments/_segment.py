@@ -198,7 +198,7 @@ class Segment:
         return 0 if self.opened_ms is None else wall_ms() - self.opened_ms
 
     def _lifetime_ms(self, config: TopicConfig) -> int:
-        """The age at which the segment is complete."""
+        """Return the age at which the segment is complete."""
         lifetime_ms = config.segment_ms
         if config.segment_jitter_ms:
             # From the name, not drawn: what spreads the segments of many logs over time need
@@ -251,7 +251,7 @@ class Segment:
         self.load()
 
     def close(self) -> None:
-        """Releases the files; index entries not sealed are lost."""
+        """Release the files; index entries not sealed are lost."""
         self._log.close()
         self._offsets.close()
         self._times.close()
@@ -494,7 +494,7 @@ class Segment:
         return cut
 
     def _set_aside(self) -> None:
-        """Copies the batches' file: its good part stays in the log, the rest may be of use."""
+        """Copy the batches' file: its good part stays in the log, the rest may be of use."""
         copy = self._files.open(self.name + DAMAGED, create=True)
         try:
             copy.truncate(0)

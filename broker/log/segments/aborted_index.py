@@ -128,6 +128,6 @@ class AbortedIndex:
             self._file.sync()
 
     def close(self) -> None:
-        """Releases the file."""
+        """Release the file."""
         if self._file is not None:
             self._file.close()

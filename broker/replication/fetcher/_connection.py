@@ -62,7 +62,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return answer
 
     def close(self) -> None:
-        """Drops the connection; a call that waits fails."""
+        """Drop the connection; a call that waits fails."""
         if self._transport is not None:
             self._transport.abort()
 

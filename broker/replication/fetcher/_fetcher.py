@@ -207,7 +207,7 @@ class Followings:
         return iter(self._all.values())
 
     def get(self, partition: TopicPartition) -> Following | None:
-        """The partition as it follows now."""
+        """Return the partition as it follows now."""
         return self._all.get(partition)
 
     def asked(self, topic_id: UUID | None, partition_id: int) -> Following | None:

@@ -49,7 +49,7 @@ class FetchSessionIndex:
         self._on_more: Callable[[FetchPartition], None] | None = None
 
     def __iter__(self) -> Iterator[FetchKey]:
-        """The dirty partitions, in the order of reading."""
+        """Yield the dirty partitions, in the order of reading."""
         return iter(self._dirty)
 
     @property

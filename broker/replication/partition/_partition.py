@@ -191,7 +191,7 @@ class Partition:
     # --- deleting and committing ------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> int:
-        """Hides what is below `offset`, -1 for all that is committed; returns the log start.
+        """Hide what is below `offset`, -1 for all that is committed; return the log start.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION where records are only ever
         compacted, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -382,7 +382,7 @@ class Partition:
         return follower is not None and follower.sent_high_watermark < self.state.high_watermark
 
     def fetch_error(self, wanted: FetchPartition, params: FetchParams) -> ErrorCode:
-        """Why this replica cannot serve a Fetch, whatever the log holds; NONE if it can."""
+        """Return the error of a Fetch, whatever the log holds; NONE if this replica serves it."""
         if wanted.topic_id is not None and wanted.topic_id != self.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if not params.leader_only and not self.state.is_leader:
@@ -404,7 +404,7 @@ class Partition:
         return params.replica_id == CONSUMER and wanted.fetch_offset > self.log.log_end_offset
 
     def _follower_error(self, wanted: FetchPartition) -> ErrorCode:
-        """Whether a consumer may read here, although another replica leads (KIP-392)."""
+        """Return the error of a consumer's read here, while another replica leads (KIP-392)."""
         if self.log.offline is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         error = self.state.check_epoch(wanted.current_leader_epoch)
@@ -416,7 +416,7 @@ class Partition:
     # --- offsets --------------------------------------------------------------------------------
 
     def find_offset(self, lookup: OffsetLookup, replica_id: int, search: Search) -> OffsetResult:
-        """Answers ListOffsets for this partition."""
+        """Answer ListOffsets for this partition."""
         error = self.state.check_leader(lookup.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return OffsetResult(error)
@@ -456,14 +456,14 @@ class Partition:
     def end_offset_for_epoch(
         self, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, EpochEndOffset]:
-        """Answers OffsetForLeaderEpoch for this partition."""
+        """Answer OffsetForLeaderEpoch for this partition."""
         error = self.state.check_leader(current_leader_epoch)
         if error is not ErrorCode.NONE:
             return error, EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
         return error, self.log.end_offset_for_epoch(leader_epoch)
 
     def producers(self) -> tuple[ErrorCode, list[ProducerFacts]]:
-        """Answers DescribeProducers for this partition."""
+        """Answer DescribeProducers for this partition."""
         error = self.state.check_leader(UNKNOWN_EPOCH)
         if error is not ErrorCode.NONE:
             return error, []
@@ -499,7 +499,7 @@ class Partition:
         return changed
 
     def truncate_to_agree(self, diverging: EpochEndOffset) -> bool:
-        """Cuts the log where the leader's departs (never at a high watermark, row R4).
+        """Cut the log where the leader's departs (never at a high watermark, row R4).
 
         Returns whether records were cut.
         """

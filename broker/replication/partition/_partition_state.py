@@ -155,7 +155,7 @@ class PartitionState:
     # --- roles ----------------------------------------------------------------------------------
 
     def become_leader(self, image: PartitionImage, *, log_end_offset: int, now_ms: int) -> bool:
-        """Leads as the image says; returns whether that begins a new leader epoch here."""
+        """Lead as the image says; return whether that begins a new leader epoch here."""
         invariant(image.leader == self.broker_id, "the image names this broker the leader")
         if self._is_stale(image):
             return False
@@ -197,7 +197,10 @@ class PartitionState:
         return replica_id in self.followers
 
     def _is_stale(self, image: PartitionImage) -> bool:
-        """The answer to a proposal may have come before the image that contains it."""
+        """Return whether the image is no newer than this state.
+
+        The answer to a proposal may have come before the image that contains it.
+        """
         return image.partition_epoch <= self.partition_epoch
 
     def _take_over(self, image: PartitionImage) -> None:
@@ -207,7 +210,10 @@ class PartitionState:
         self._commit_isr(image.partition_epoch, image.isr)
 
     def _unheard(self, now_ms: int, *, in_sync: bool) -> FollowerState:
-        """A new leader gives those in sync the whole lag time to show up, the others none."""
+        """Return the state of a follower that has not fetched in this epoch.
+
+        One in sync has the whole lag time to do so, the others have none.
+        """
         return FollowerState(now_ms if in_sync else self._long_ago(now_ms))
 
     def _long_ago(self, now_ms: int) -> int:
@@ -316,7 +322,7 @@ class PartitionState:
         return follower if last == (fetch_offset, broker_epoch) else None
 
     def advance_high_watermark(self, log_end_offset: int, now_ms: int) -> bool:
-        """Leader: moves the high watermark as far as the replicas allow; whether it moved."""
+        """Move a leader's high watermark as far as the replicas allow; return whether it moved."""
         if not self.is_leader or self.is_under_min_insync:
             return False
         lowest = log_end_offset
@@ -336,7 +342,7 @@ class PartitionState:
         return recent and self._may_join(replica_id, follower.broker_epoch)
 
     def follow_high_watermark(self, leader_high_watermark: int, log_end_offset: int) -> bool:
-        """Follower: min(the leader's, own log end), never back; returns whether it moved."""
+        """Move a follower's to min(leader's, own log end), never back; return whether it moved."""
         reached = min(leader_high_watermark, log_end_offset)
         if reached <= self.high_watermark:
             return False

@@ -72,8 +72,10 @@ class TransactionGuards:
         self._held.pop((sender.producer_id, sender.producer_epoch), None)
 
     def ended(self, marker: EndMarker) -> None:
-        """A marker ends what the producer had begun; of version 2 it bears the epoch in which the
-        producer goes on, and what waits in that belongs to the next transaction.
+        """Forget the guards of the transaction that a marker ends.
+
+        A marker of transaction version 2 has the epoch in which the producer goes on. A batch that
+        waits in that epoch belongs to the next transaction.
         """
         newest = marker.producer_epoch - marker.bears_next_epoch
         for producer_id, epoch in list(self._held):

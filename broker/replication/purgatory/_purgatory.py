@@ -97,12 +97,12 @@ class _Level(Generic[V]):
         self.buckets: list[_Bucket[V]] = [_Bucket(number, slot) for slot in range(wheel_size)]
 
     def reaches(self, now_ms: int, expires_ms: int) -> bool:
-        """Whether the wheel has a bucket for that time: less than one turn away."""
+        """Return whether the wheel has a bucket for that time: less than one turn away."""
         turn_ms = self.tick_ms * len(self.buckets)
         return expires_ms < now_ms - now_ms % self.tick_ms + turn_ms
 
     def bucket_for(self, expires_ms: int) -> _Bucket[V]:
-        """The bucket, due when its tick begins."""
+        """Return the bucket, due when its tick begins."""
         ticks = expires_ms // self.tick_ms
         bucket = self.buckets[ticks % len(self.buckets)]
         due_ms = ticks * self.tick_ms
@@ -165,7 +165,7 @@ class TimingWheel(Generic[V]):
         return min([queue[0][2].earliest_ms, *(due_ms for due_ms, _, _ in queue[1:3])])
 
     def advance(self, now_ms: int) -> list[V]:
-        """Turns the wheels to `now_ms`; returns what is due by then, in order of time."""
+        """Turn the wheels to `now_ms`; return what is due by then, in order of time."""
         due: list[V] = []
         while self._queue and self._queue[0][0] <= now_ms:
             due_ms, _, bucket = heappop(self._queue)

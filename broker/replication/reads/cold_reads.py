@@ -89,7 +89,7 @@ class ColdReads:
     def _reads(
         self, params: FetchParams, partitions: Sequence[FetchPartition]
     ) -> Iterator[tuple[Partition, Segment, FetchPartition, int]]:
-        """What the fetch reads of which segment, and at most how many bytes."""
+        """Yield the reads of a fetch: the segment, and at most how many bytes of it."""
         left = params.max_bytes
         for step in range(len(partitions)):
             wanted = partitions[(params.first + step) % len(partitions)]
