@@ -22,6 +22,7 @@ from raftctl.metadata.requests.cluster import (
     DeleteTopicsResponse,
     TopicResult,
 )
+from tests.unit.broker.log.logs import headers
 from tests.unit.broker.replication.world import TOPIC_ID, FakeController, World, eventually
 
 if TYPE_CHECKING:
@@ -150,8 +151,8 @@ class Target:
         assert self.node.failures == []
         assert self.crashes == [], self.crashes[0]
         log = self.node.replica().log
-        ends = [header.next_offset for header in log.headers()]
-        assert [0, *ends][:-1] == [header.base_offset for header in log.headers()]
+        ends = [header.next_offset for header in headers(log)]
+        assert [0, *ends][:-1] == [header.base_offset for header in headers(log)]
         gc.collect()
 
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

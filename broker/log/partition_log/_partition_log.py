@@ -464,10 +464,6 @@ class PartitionLog:
         """Return what a worker must call before `first_at_or_after`, with None before `newest`."""
         return self._segments.warm_time(timestamp, self.log_start_offset)
 
-    def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
-        """Return the headers of all batches from the one that holds `offset`."""
-        return (at.header for at, _ in self._segments.batches(offset))
-
     # --- truncation -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:

@@ -206,10 +206,6 @@ class Followings:
     def __iter__(self) -> Iterator[Following]:
         return iter(self._all.values())
 
-    def get(self, partition: TopicPartition) -> Following | None:
-        """Return the partition as it follows now."""
-        return self._all.get(partition)
-
     def asked(self, topic_id: UUID | None, partition_id: int) -> Following | None:
         """Return the partition that a response belongs to; None if it is not asked for.
 

@@ -87,7 +87,7 @@ def append(
 
 def contents(log: PartitionLog) -> list[Record]:
     found: list[Record] = []
-    for header in log.headers():
+    for header in headers(log):
         if header.last_offset >= log.log_start_offset:
             found += records.opened(batch_at(log, header), header)
     return found

@@ -18,7 +18,7 @@ from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.fake_files import FakeFiles, FakeRuntime
-from tests.unit.broker.log.logs import fill, read
+from tests.unit.broker.log.logs import fill, headers, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +152,7 @@ async def test_a_truncation_has_the_copy_begin_anew(monkeypatch: pytest.MonkeyPa
     await world.until(lambda: world.log is not old)
     assert read(world.log, 0) == [n * 2 for n in range(len(read(world.log, 0)))]
     assert world.log.end_offset_for_epoch(0).end_offset == 10
-    assert [one.leader_epoch for one in world.log.headers()].count(3) == 30
+    assert [one.leader_epoch for one in headers(world.log)].count(3) == 30
     await world.manager.stop()
 
 

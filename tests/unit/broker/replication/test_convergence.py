@@ -22,6 +22,7 @@ from raftctl.metadata.image import PartitionImage
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.log.fake_files import FakeFiles
+from tests.unit.broker.log.logs import headers
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -94,7 +95,7 @@ class Replica:
     @property
     def content(self) -> list[tuple[int, int, int]]:
         """(offset, leader epoch, CRC) of each batch."""
-        return [(h.base_offset, h.leader_epoch, h.crc) for h in self.replica.log.headers()]
+        return [(h.base_offset, h.leader_epoch, h.crc) for h in headers(self.replica.log)]
 
     @property
     def high_watermark(self) -> int:

@@ -12,6 +12,7 @@ from broker.replication.fetcher import _connection as connection
 from broker.types import AppendResult, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker.log.batches import make_batch
+from tests.unit.broker.log.logs import headers
 from tests.unit.broker.replication.world import P0, Node, World, eventually
 
 
@@ -27,7 +28,7 @@ async def produced(node: Node, count: int, *, size: int = 10) -> list[int]:
 
 
 def content(node: Node, partition: TopicPartition = P0) -> list[tuple[int, int, int]]:
-    return [(h.base_offset, h.leader_epoch, h.crc) for h in node.replica(partition).log.headers()]
+    return [(h.base_offset, h.leader_epoch, h.crc) for h in headers(node.replica(partition).log)]
 
 
 @pytest.mark.req("R1", "R2", "R5")
@@ -227,9 +228,8 @@ async def test_a_partition_that_is_refused_waits_and_the_others_do_not() -> None
         world.elect(1)
         (fetcher,) = two.replicas._fetchers._fetchers.values()
         other = TopicPartition("t", 1)
-        refused, served = fetcher._followings.get(P0), fetcher._followings.get(other)
-        assert refused is not None
-        assert served is not None
+        known = {following.replica.partition: following for following in fetcher._followings}
+        refused, served = known[P0], known[other]
         await eventually(lambda: refused.failures >= 3)
         done = one.replicas.append(-1, 5_000, [(other, make_batch([b"v"]))])
         assert isinstance(done, asyncio.Future)

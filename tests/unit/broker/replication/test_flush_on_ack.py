@@ -14,6 +14,7 @@ from raftctl.errors import ErrorCode
 from raftctl.metadata.records import TOPIC_RESOURCE, ConfigRecord
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.log.fake_files import FakeWorker
+from tests.unit.broker.log.logs import headers
 from tests.unit.broker.replication.world import (
     Node,
     World,
@@ -209,7 +210,7 @@ async def test_all_brokers_lose_power_at_once_and_nothing_acknowledged_is_lost(s
 
 
 def crcs(node: Node) -> dict[int, int]:
-    return {header.base_offset: header.crc for header in node.replica().log.headers()}
+    return {header.base_offset: header.crc for header in headers(node.replica().log)}
 
 
 def same_everywhere(world: World, leader: Node) -> bool:
