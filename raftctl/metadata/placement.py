@@ -9,6 +9,9 @@ Fenced brokers get replicas only if there are too few active ones, and never the
 The topic's partitions are placed together. Placed one by one, from a random start each, some
 brokers would get several leaders more than others.
 
+An administrator may choose the replicas instead. They are checked, and never moved: different,
+registered brokers, and where they lead at once, at least one that is active.
+
 Sources: KIP-36 (racks); Kafka's `StripedReplicaPlacer`.
 """
 
@@ -21,7 +24,7 @@ from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from raftctl.metadata.image import MetadataImage
 
@@ -102,3 +105,47 @@ def _choose(ring: list[UsableBroker], first: int, shift: int, count: int, racks:
         else:
             passed_over.append(broker.broker_id)
     return chosen + passed_over[: count - len(chosen)]
+
+
+# --- explicit assignments ------------------------------------------------------------------------
+
+
+def check_assignments(
+    image: MetadataImage, assignments: Sequence[tuple[int, ...]], first_id: int, count: int
+) -> None:
+    """Check replicas that an administrator has chosen for the partitions from `first_id` on.
+
+    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each partition has `count` different
+    replicas on registered brokers, at least one of them active: it leads at once.
+    """
+    for partition_id, replicas in enumerate(assignments, start=first_id):
+        check_replicas(image, partition_id, replicas)
+        if len(replicas) != count:
+            raise bad_assignment(
+                f"Partition {partition_id} has {len(replicas)} replica(s), the others have {count}"
+            )
+        if not any(image.brokers[replica].active for replica in replicas):
+            raise bad_assignment(
+                f"All brokers of partition {partition_id} are fenced or in controlled shutdown"
+            )
+
+
+def check_replicas(image: MetadataImage, partition_id: int, replicas: tuple[int, ...]) -> None:
+    """Check replicas that an administrator has chosen for one partition.
+
+    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless they are different, registered brokers.
+    """
+    if not replicas:
+        raise bad_assignment(f"Partition {partition_id} has no replicas")
+    if len(set(replicas)) < len(replicas):
+        raise bad_assignment(f"Partition {partition_id} has two replicas on one broker")
+    for replica in replicas:
+        if replica not in image.brokers:
+            raise bad_assignment(
+                f"Partition {partition_id} is assigned to broker {replica}, which is not registered"
+            )
+
+
+def bad_assignment(message: str) -> KafkaError:
+    """Return the error of an assignment that is not possible."""
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -138,7 +138,7 @@ EDITS = (
     ),
     Edit(
         "assignment_names_a_broker_twice",
-        "controller.partitions._reassignment:check_replicas",
+        "metadata.placement:check_replicas",
         "len(set(replicas)) < len(replicas)",
         "len(replicas) < 0",
         f"{TEST}topics_come_and_go",
@@ -481,7 +481,7 @@ EDITS = (
     ),
     Edit(
         "reassignment_to_nowhere",
-        "controller.partitions._reassignment:check_replicas",
+        "metadata.placement:check_replicas",
         "if not replicas:",
         "if False:",
         f"{TEST}a_partition_does_not_move_away",

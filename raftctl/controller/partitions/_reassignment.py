@@ -29,11 +29,10 @@ from raftctl.controller.partitions._partition_change import (
     reconciled,
 )
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.placement import bad_assignment, check_replicas
 from raftctl.metadata.requests.admin import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from raftctl.controller._result import ControllerResult
     from raftctl.controller.partitions._availability import Availability
     from raftctl.metadata.configs.topic import TopicConfig
@@ -87,20 +86,13 @@ def _alter(
         after = _cancelled(before, available, rules)
     else:
         check_replicas(image, wanted.partition_id, wanted.replicas)
-        stays = stationary(before)
+        stays = before.stationary
         if fixed_factor and len(wanted.replicas) != len(stays):
             message = f"The partition has {len(stays)} replica(s), not {len(wanted.replicas)}"
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         begun = _begun(before, stays, wanted.replicas)
         after = completed(begun, available.replicas_of(begun), rules)
     return change_record(topic.topic_id, wanted.partition_id, before, after)
-
-
-def stationary(partition: PartitionImage) -> tuple[int, ...]:
-    """Return the replicas without those that are being added."""
-    return tuple(
-        replica for replica in partition.replicas if replica not in partition.adding_replicas
-    )
 
 
 def _begun(
@@ -124,8 +116,8 @@ def _cancelled(
     if not adding and not partition.removing_replicas:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "The partition does not move")
     back = partition._replace(
-        replicas=stationary(partition),
-        directories=partition.directories_for(stationary(partition)),
+        replicas=partition.stationary,
+        directories=partition.directories_for(partition.stationary),
         isr=tuple(replica for replica in partition.isr if replica not in adding),
         elr=tuple(replica for replica in partition.elr if replica not in adding),
         adding_replicas=(),
@@ -136,47 +128,3 @@ def _cancelled(
             f"Only replicas to be added are in sync: {partition.isr}; without them records are lost"
         )
     return reconciled(back, available.replicas_of(back), rules)
-
-
-# --- explicit assignments ------------------------------------------------------------------------
-
-
-def check_assignments(
-    image: MetadataImage, assignments: Sequence[tuple[int, ...]], first_id: int, count: int
-) -> None:
-    """Check replicas that an administrator has chosen for the partitions from `first_id` on.
-
-    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each partition has `count` different
-    replicas on registered brokers, at least one of them active: it leads at once.
-    """
-    for partition_id, replicas in enumerate(assignments, start=first_id):
-        check_replicas(image, partition_id, replicas)
-        if len(replicas) != count:
-            raise bad_assignment(
-                f"Partition {partition_id} has {len(replicas)} replica(s), the others have {count}"
-            )
-        if not any(image.brokers[replica].active for replica in replicas):
-            raise bad_assignment(
-                f"All brokers of partition {partition_id} are fenced or in controlled shutdown"
-            )
-
-
-def check_replicas(image: MetadataImage, partition_id: int, replicas: tuple[int, ...]) -> None:
-    """Check replicas that an administrator has chosen for one partition.
-
-    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless they are different, registered brokers.
-    """
-    if not replicas:
-        raise bad_assignment(f"Partition {partition_id} has no replicas")
-    if len(set(replicas)) < len(replicas):
-        raise bad_assignment(f"Partition {partition_id} has two replicas on one broker")
-    for replica in replicas:
-        if replica not in image.brokers:
-            raise bad_assignment(
-                f"Partition {partition_id} is assigned to broker {replica}, which is not registered"
-            )
-
-
-def bad_assignment(message: str) -> KafkaError:
-    """Return the error of an assignment that is not possible."""
-    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -15,14 +15,14 @@ from uuid import UUID
 
 from raftctl.controller._result import ControllerResult, admin_result, lost_with
 from raftctl.controller.partitions._availability import active_brokers
-from raftctl.controller.partitions._reassignment import (
-    bad_assignment,
-    check_assignments,
-    stationary,
-)
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.configs.topic import broker_topic_defaults, validate_topic_config
-from raftctl.metadata.placement import place_replicas, usable_brokers
+from raftctl.metadata.placement import (
+    bad_assignment,
+    check_assignments,
+    place_replicas,
+    usable_brokers,
+)
 from raftctl.metadata.records import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -190,7 +190,7 @@ class TopicControl:
         if added > room:
             raise _too_many(self._config.request_partitions_max)
         # During a reassignment the old and the new replicas are counted once.
-        factor = len(stationary(topic.partitions[0]))
+        factor = len(topic.partitions[0].stationary)
         if wanted.assignments is None:
             assignments = place_replicas(usable_brokers(image), added, factor, self._rng)
         else:

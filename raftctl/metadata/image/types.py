@@ -152,6 +152,11 @@ class PartitionImage(NamedTuple):
         grows = self.leader_epoch >= before.leader_epoch + moved
         invariant(grows, "a new leader, or a replica that is gone, begins a leader epoch")
 
+    @property
+    def stationary(self) -> tuple[int, ...]:
+        """Replicas without those that a reassignment adds; they remain if it is cancelled."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding_replicas)
+
     def led(
         self, leader: int, isr: tuple[int, ...], elr: tuple[int, ...], *, recovering: bool
     ) -> PartitionImage:
