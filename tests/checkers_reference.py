@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.checker_cases import CASES
+from tests.kit.checker_cases import CASES
 from tests.mutants.checker_catalog import CHECKER_EDITS
 
 if TYPE_CHECKING:

@@ -141,10 +141,10 @@ RUNS: dict[str, Run] = {
     "spark-equality": run(
         "random histories, judged on Spark and in one process",
         "minutes",
-        "python -m tests.spark_equality [--count COUNT=5000] [--seed SEED=0]",
-        "python -m tests.spark_logs [--count COUNT=5000] [--seed SEED=0]",
-        "python -m tests.spark_txns [--count COUNT=5000] [--seed SEED=0]",
-        "python -m tests.spark_traces [--count COUNT=5000] [--seed SEED=0]",
+        "python -m tests.kit.spark.equality [--count COUNT=5000] [--seed SEED=0]",
+        "python -m tests.kit.spark.logs [--count COUNT=5000] [--seed SEED=0]",
+        "python -m tests.kit.spark.txns [--count COUNT=5000] [--seed SEED=0]",
+        "python -m tests.kit.spark.traces [--count COUNT=5000] [--seed SEED=0]",
     ),
 }
 _OPTION = re.compile(r" \[(--[\w-]+)(?: ([A-Z_]+)(?:=(\w+))?| if ([A-Z_]+))\]")

@@ -24,7 +24,7 @@ from raftctl.metadata.configs.topic import topic_defaults
 from raftctl.plugins import BrokerContext
 from raftctl.runtime.real import RealRuntime
 from tests.bench.figures import figure
-from tests.fakes.pieces import as_bytes
+from tests.kit.pieces import as_bytes
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import FakeController, World, config
 

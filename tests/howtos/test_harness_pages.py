@@ -16,7 +16,7 @@ from jepsen.errors import InputError
 from tests.howto_pages import ROOT, Reader, steps_to_run
 from tests.integration.clusters import running_cluster
 from tests.integration.test_howto_pages import FOLLOWS, INTERRUPT, Outcome, check
-from tests.spark_cluster import spark_cluster, spark_environment
+from tests.kit.spark.cluster import spark_cluster, spark_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -42,7 +42,7 @@ from raftctl.errors import ErrorCode
 from tests.integration.admin_place import GROUPS, LOCAL, RECORDS, TIMEOUT_S, Place
 from tests.integration.clusters import wait_until
 from tests.integration.kafka_python_admin import KAFKA_PYTHON_ELSEWHERE, KafkaPython
-from tests.topics import create_topic
+from tests.kit.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

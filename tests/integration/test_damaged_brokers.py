@@ -10,7 +10,7 @@ import pytest
 from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import running_cluster, wait_healthy, wait_until
 from tests.integration.kafka_clients import Confluent, Record
-from tests.topics import create_topic
+from tests.kit.topics import create_topic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import wait_healthy, wait_until
-from tests.topics import create_topic
+from tests.kit.topics import create_topic
 
 if TYPE_CHECKING:
     from raftctl.localcluster.cluster import LocalCluster

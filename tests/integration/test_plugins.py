@@ -16,10 +16,10 @@ from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.localcluster.processes import start_node
 from raftctl.plugins import BROKER_GROUP
-from tests import example_broker
-from tests.example_broker import ROOT
 from tests.integration.clusters import running_cluster, wait_healthy, wait_until
 from tests.integration.kafka_clients import CLIENTS, Record
+from tests.kit import example_broker
+from tests.kit.example_broker import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import processes_of, running_cluster, wait_until
 from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, assigned_consumer
-from tests.topics import create_topic
+from tests.kit.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

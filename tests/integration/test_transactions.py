@@ -25,7 +25,7 @@ from kafka import KafkaProducer
 from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import wait_healthy, wait_until
 from tests.integration.commands import raftctl
-from tests.topics import create_topic
+from tests.kit.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

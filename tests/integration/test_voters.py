@@ -23,8 +23,8 @@ from tests.integration.clusters import wait_until
 from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import Confluent, Record
 from tests.integration.quorum_nodes import QuorumNodes
-from tests.kv_client import KvClient
-from tests.kv_load import ALL, Recorder, use_keys
+from tests.kit.kv_client import KvClient
+from tests.kit.kv_load import ALL, Recorder, use_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

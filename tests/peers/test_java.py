@@ -11,9 +11,9 @@ from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import wait_until
 from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, Record, end_offsets
+from tests.kit.topics import create_topic
 from tests.peers.programs import JavaTools
 from tests.peers.tools import INSTALL_TIMEOUT_S
-from tests.topics import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from confluent_kafka import Producer
 from raftctl.cli.kafka.admin import admin_client
 from tests.integration.clusters import wait_until
 from tests.integration.commands import raftctl
+from tests.kit.topics import create_topic
 from tests.peers.programs import JavaTools
 from tests.peers.tools import INSTALL_TIMEOUT_S, KAFKA_VERSION
-from tests.topics import create_topic
 
 TOPIC = "offsets-agree"
 PARTITIONS = 3

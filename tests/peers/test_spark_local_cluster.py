@@ -15,9 +15,9 @@ from jepsen.cli.main import run
 from jepsen.errors import InputError
 from tests.integration.clusters import wait_until
 from tests.integration.kafka_clients import CLIENTS, Record
+from tests.kit.spark.equality import write_table
+from tests.kit.spark.sessions import quick_session
 from tests.peers.tools import need
-from tests.spark_equality import write_table
-from tests.spark_sessions import quick_session
 from tests.unit.jepsen.histories import history
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")

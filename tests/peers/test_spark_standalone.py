@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.spark.recipe import Recipe
+from tests.kit.spark.equality import generated, write_table
+from tests.kit.spark.sessions import SQL_SETTINGS
 from tests.peers.tools import need
-from tests.spark_equality import generated, write_table
-from tests.spark_sessions import SQL_SETTINGS
 
 pytest.importorskip("pyspark", reason="needs raftctl[spark]")
 
-from tests.spark_cluster import HOME, START_TIMEOUT_S, spark_cluster, spark_environment
+from tests.kit.spark.cluster import HOME, START_TIMEOUT_S, spark_cluster, spark_environment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jepsen.simulator.properties import Violation
 from jepsen.simulator.world import stream
-from tests.kv_load import Recorder
+from tests.kit.kv_load import Recorder
 from tests.simulation import kv_scenarios, lock_scenarios
 from tests.simulation.administrators import Administrators
 from tests.simulation.lock_scenarios import GUARDED, Judge, client_of, everything_is_given_back

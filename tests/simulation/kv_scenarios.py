@@ -12,8 +12,8 @@ from jepsen.simulator.network import Link
 from raftctl.client import connect
 from raftctl.controller_channel import CLIENT_ID
 from raftctl.rpc import RpcClient
-from tests.kv_client import KvClient
-from tests.kv_load import ALL, TIMEOUT_MS, HttpKeys, Recorder, use_keys
+from tests.kit.kv_client import KvClient
+from tests.kit.kv_load import ALL, TIMEOUT_MS, HttpKeys, Recorder, use_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -24,8 +24,8 @@ from jepsen.simulator.cluster import CONTROLLER_PORT, SimCluster, node_id
 from jepsen.simulator.world import stream
 from raftctl.controller_channel import CLIENT_ID
 from raftctl.rpc import RpcClient
-from tests.kv_client import KvClient
-from tests.kv_load import Recorder, use_keys
+from tests.kit.kv_client import KvClient
+from tests.kit.kv_load import Recorder, use_keys
 from tests.simulation.cluster_scenarios import OFTEN_SNAPSHOTS
 from tests.simulation.voter_changes import VoterOperator
 

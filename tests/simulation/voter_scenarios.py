@@ -11,8 +11,8 @@ from jepsen.simulator.cluster import CONTROLLER_PORT, SimCluster
 from jepsen.simulator.liveness import every_node_follows
 from raftctl.controller_channel import CLIENT_ID
 from raftctl.rpc import RpcClient
-from tests.kv_client import KvClient
-from tests.kv_load import Recorder, use_keys
+from tests.kit.kv_client import KvClient
+from tests.kit.kv_load import Recorder, use_keys
 from tests.simulation.cluster_scenarios import OFTEN_SNAPSHOTS, until
 from tests.simulation.voter_changes import VoterOperator
 

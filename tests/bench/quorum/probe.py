@@ -16,7 +16,7 @@ from raftctl.errors import KafkaError
 from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.rpc import RpcClient
 from raftctl.runtime.real import RealRuntime
-from tests.kv_client import KvClient
+from tests.kit.kv_client import KvClient
 
 PUT_EVERY_S = 0.01
 TIMEOUT_MS = 5_000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jepsen.history import OpType
 from jepsen.history.formats import to_json
 from jepsen.spark.recipe import UNIQUE_REGISTER, Recipe
-from tests.spark_equality import generated
+from tests.kit.spark.equality import generated
 
 if TYPE_CHECKING:
     from pathlib import Path

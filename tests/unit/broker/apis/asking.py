@@ -9,7 +9,7 @@ from uuid import UUID
 from broker.apis import Response, dispatch
 from broker.apis.handler import Reply
 from broker.protocol import codec
-from tests.fakes.pieces import as_bytes
+from tests.kit.pieces import as_bytes
 from tests.unit.broker.server.fakes import FakeBroker, broker_record, publish, topic_records
 
 if TYPE_CHECKING:

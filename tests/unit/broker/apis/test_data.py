@@ -20,7 +20,7 @@ from raftctl.metadata.records import (
     PartitionChangeRecord,
 )
 from raftctl.metadata.requests.cluster import CreateTopicsRequest, NewTopic
-from tests.fakes.pieces import as_bytes
+from tests.kit.pieces import as_bytes
 from tests.unit.broker.apis.asking import TOPIC_ID, ask, new_broker
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import eventually

@@ -17,7 +17,7 @@ from broker.protocol import codec
 from broker.protocol._decoder import ELEMENTS_MAX, PRODUCED_MAX
 from broker.protocol.versions import ApiKey
 from raftctl.errors import ErrorCode
-from tests.fakes.pieces import as_bytes
+from tests.kit.pieces import as_bytes
 from tests.unit.broker.apis.asking import ask, new_broker
 from tests.unit.broker.server.fakes import connected, running
 

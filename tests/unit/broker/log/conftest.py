@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.invariants import watched
+from tests.kit.invariants import watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

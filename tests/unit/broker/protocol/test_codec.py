@@ -16,7 +16,7 @@ from broker.protocol import EncodedArray, codec
 from broker.protocol._decoder import unsigned_varint as decode_varint
 from broker.protocol._encoder import unsigned_varint as encode_varint
 from broker.protocol._schema import known_versions, load
-from tests.fakes.pieces import as_bytes
+from tests.kit.pieces import as_bytes
 from tests.unit.broker.protocol.strategies import from_entity, messages_of, plain
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from broker.types import FetchParams, FetchPartition, TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.metadata.image import PartitionImage
-from tests.fakes.pieces import as_bytes
+from tests.kit.pieces import as_bytes
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.log.fake_files import FakeFiles
 from tests.unit.broker.log.logs import headers

@@ -28,7 +28,7 @@ from raftctl.metadata.records import (
     TopicRecord,
 )
 from raftctl.metadata.requests.cluster import AlterPartitionItem, AlterPartitionRequest
-from tests.fakes.pieces import as_bytes
+from tests.kit.pieces import as_bytes
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import (
     P0,

@@ -17,7 +17,7 @@ from broker.transactions._broker_queues import WAITING_MAX, BrokerQueues, Form
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import Endpoint, PartitionChangeRecord, RegisterBrokerRecord
-from tests.fakes.pieces import as_bytes
+from tests.kit.pieces import as_bytes
 from tests.unit.broker.replication.transaction_world import (
     P1,
     STATES_ID,

@@ -12,14 +12,14 @@ import pytest
 from jepsen.checkers.linearizable._machine import Budget
 from jepsen.checkers.registry import CHECKERS, LINEARIZABLE, TRACE, checker_named, model_named
 from jepsen.history.formats import read_text, to_json, write_edn
-from tests.checker_cases import CASES, Case
-from tests.spark_equality import write_table
+from tests.kit.checker_cases import CASES, Case
+from tests.kit.spark.equality import write_table
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:
     from jepsen.checkers.verdict import Verdict
     from jepsen.history import Op
-    from tests.checker_cases import Line
+    from tests.kit.checker_cases import Line
 
 pytestmark = pytest.mark.req("J4")
 ROOT = Path(__file__).parents[4]
@@ -95,7 +95,7 @@ def test_each_anomaly_that_a_checker_tells_has_a_history() -> None:
 def test_spark_says_the_same(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="needs raftctl[spark]")
     from jepsen.spark.check import Question, check
-    from tests.spark_sessions import quick_session
+    from tests.kit.spark.sessions import quick_session
 
     by_question: dict[tuple[str, str], dict[str, tuple[Line, ...]]] = {}
     for case in CASES:

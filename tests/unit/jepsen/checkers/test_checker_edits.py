@@ -13,7 +13,7 @@ from jepsen.checkers.registry import checker_named, model_named
 from jepsen.checkers.transactions import consistency
 from jepsen.checkers.transactions.consistency import forbidden, implied, orders
 from jepsen.checkers.transactions.list_append import check_list_append
-from tests.checker_cases import CASES
+from tests.kit.checker_cases import CASES
 from tests.mutants.checker_catalog import CHECKER_EDITS
 from tests.unit.jepsen.histories import history
 

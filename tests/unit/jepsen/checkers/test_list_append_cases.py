@@ -21,7 +21,7 @@ from jepsen.checkers.transactions.list_append import check_list_append
 from jepsen.cli.main import run
 from jepsen.history import Op, OpType
 from jepsen.history.formats import read_text, to_json, write_edn
-from tests.spark_equality import write_table
+from tests.kit.spark.equality import write_table
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_each_anomaly_has_a_history() -> None:
 def test_verdicts_on_spark_are_those_of_one_process(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="needs raftctl[spark]")
     from jepsen.spark.check import Question, check
-    from tests.spark_sessions import quick_session
+    from tests.kit.spark.sessions import quick_session
 
     histories = {case["id"]: lines_of(case) for case in CASES}
     table = tmp_path / "cases.parquet"

@@ -17,8 +17,10 @@ from jepsen.history import Op, OpType
 from jepsen.history.formats import to_json, write_edn
 from jepsen.report.steps import HISTORIES_PLOTTED_MAX
 from jepsen.spark.recipe import Recipe
-from tests import spark_logs, spark_traces, spark_txns
-from tests.spark_equality import (
+from tests.kit.spark import logs as spark_logs
+from tests.kit.spark import traces as spark_traces
+from tests.kit.spark import txns as spark_txns
+from tests.kit.spark.equality import (
     CHUNK_OPERATIONS,
     HOT_OPERATIONS,
     compare,
@@ -26,7 +28,7 @@ from tests.spark_equality import (
     random_histories,
     write_table,
 )
-from tests.spark_sessions import quick_session
+from tests.kit.spark.sessions import quick_session
 from tests.unit.jepsen.histories import KNOWN, history, known
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")

@@ -17,7 +17,7 @@ from jepsen.cli.main import run
 from jepsen.errors import InputError
 from jepsen.history import OpType, operations
 from jepsen.spark.recipe import Expected, Recipe
-from tests.spark_equality import generated
+from tests.kit.spark.equality import generated
 
 pytest.importorskip("pyarrow", reason="needs raftctl[spark]")
 

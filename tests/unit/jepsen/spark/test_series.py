@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark_sessions import quick_session
+from tests.kit.spark.sessions import quick_session
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
 

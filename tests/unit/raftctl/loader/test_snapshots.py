@@ -31,7 +31,7 @@ from raftctl.raft.messages import (
 )
 from raftctl.raft.voters import VoterSet
 from raftctl.storage.snapshots import SnapshotStore
-from tests.fakes.disk import FakeDisk
+from tests.kit.disk import FakeDisk
 from tests.unit.raftctl.quorum.parts import DIRECTORY, Member
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
-    from tests.fakes.disk import FakeDisk
+    from tests.kit.disk import FakeDisk
 
 CLUSTER = "cluster"
 NO_IDLE_MS = 0

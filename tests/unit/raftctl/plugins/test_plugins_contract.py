@@ -14,7 +14,7 @@ from broker.plugin import KafkaBroker
 from raftctl.metadata.records import Endpoint
 from raftctl.plugins import testkit as contract
 from raftctl.runtime.real import RealFileSystem
-from tests import example_broker
+from tests.kit import example_broker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -22,7 +22,7 @@ from raftctl.raft.voters import VoterSet
 from raftctl.runtime.real import make_log
 from raftctl.storage._quorum_state import QuorumStateStore
 from raftctl.storage.snapshots import SnapshotStore
-from tests.fakes.disk import FakeDisk, StepWorker
+from tests.kit.disk import FakeDisk, StepWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from raftctl.quorum._replica import EPOCHS_AHEAD
 from raftctl.raft.messages import NodeId, Offset, ReplicaKey, Voter
 from raftctl.raft.voters import VoterSet
 from raftctl.storage import METADATA_LOG_NAME, MetaProperties
-from tests.fakes.disk import Crash, FakeDisk
+from tests.kit.disk import Crash, FakeDisk
 from tests.unit.raftctl.quorum import parts
 from tests.unit.raftctl.quorum.parts import Member
 

@@ -28,7 +28,7 @@ from raftctl.storage import METADATA_LOG_NAME, MetaProperties
 from raftctl.storage._quorum_state import CorruptQuorumStateError, QuorumStateStore
 from raftctl.storage.log import RecordLog
 from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotStore
-from tests.fakes.disk import StepWorker
+from tests.kit.disk import StepWorker
 from tests.unit.raftctl.node.nodes import PluginBroker
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from raftctl.raft.messages import (
 from raftctl.raft.voters import VoterSet, decode_voters
 from raftctl.storage import BOOTSTRAP, METADATA_LOG_NAME, write_initial_voters
 from raftctl.storage.snapshots import SnapshotStore
-from tests.fakes.disk import FakeDisk
+from tests.kit.disk import FakeDisk
 from tests.unit.raftctl.quorum.parts import DIRECTORY, Member
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset
 from raftctl.storage.log import RecordLog
-from tests.fakes.disk import StepWorker
+from tests.kit.disk import StepWorker
 
 if TYPE_CHECKING:
-    from tests.fakes.disk import FakeDisk
+    from tests.kit.disk import FakeDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
 SECTOR_BYTES = 48

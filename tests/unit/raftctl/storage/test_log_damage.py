@@ -13,7 +13,7 @@ from raftctl.raft.messages import Offset
 from raftctl.storage.log import CorruptLogError, RecordLog, read_recovery_point, scan
 from raftctl.storage.log import _record_log as record_log
 from raftctl.storage.log._recovery_point import FILE_NAME
-from tests.fakes.disk import FakeDisk, StepWorker
+from tests.kit.disk import FakeDisk, StepWorker
 from tests.unit.raftctl.storage.logs import (
     DIRECTORY,
     SECTOR_BYTES,

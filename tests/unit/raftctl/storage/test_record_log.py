@@ -17,7 +17,7 @@ from raftctl.raft.batch import Batch, decode_batches, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.storage.log import RecordLog
 from raftctl.storage.log import _record_log as record_log
-from tests.fakes.disk import Crash, FakeDisk, StepWorker
+from tests.kit.disk import Crash, FakeDisk, StepWorker
 from tests.unit.raftctl.storage.logs import DIRECTORY, batch, contents, open_log, written
 
 if TYPE_CHECKING:

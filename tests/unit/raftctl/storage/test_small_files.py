@@ -17,7 +17,7 @@ from raftctl.raft.messages import Epoch, NodeId, ReplicaKey
 from raftctl.runtime.api import read_file, replace_file
 from raftctl.storage import MetaProperties, load_directories
 from raftctl.storage._quorum_state import CorruptQuorumStateError, QuorumStateStore
-from tests.fakes.disk import Crash, FakeDisk, FakeFile
+from tests.kit.disk import Crash, FakeDisk, FakeFile
 
 DIRECTORY_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 numbers = st.integers(0, 2**31 - 1)

@@ -18,7 +18,7 @@ from raftctl.storage.snapshots import (
     state_hash_of,
 )
 from raftctl.storage.snapshots import _store as snapshots_module
-from tests.fakes.disk import Crash, FakeDisk
+from tests.kit.disk import Crash, FakeDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
 ID = OffsetAndEpoch(Offset(42), Epoch(7))

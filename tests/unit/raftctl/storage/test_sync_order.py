@@ -9,7 +9,7 @@ import pytest
 
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.storage.log import RecordLog
-from tests.fakes.disk import Crash, FakeDisk, StepWorker
+from tests.kit.disk import Crash, FakeDisk, StepWorker
 from tests.unit.raftctl.storage.logs import DIRECTORY, batch, contents, open_log, written
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from raftctl.raft.batch import Batch
     from raftctl.runtime.api import Buffer
-    from tests.fakes.disk import FakeFile
+    from tests.kit.disk import FakeFile
 
 BEFORE = [batch(n, size=60) for n in range(2)]
 FLUSHED = [batch(n, size=60) for n in range(2, 14)]

@@ -19,7 +19,7 @@ from jepsen.checkers.replication.trace import (
     check_trace,
 )
 from jepsen.history import HistoryError, Op, OpType
-from tests.spark_traces import random_trace
+from tests.kit.spark.traces import random_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

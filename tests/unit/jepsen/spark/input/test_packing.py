@@ -10,7 +10,7 @@ import pytest
 from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.registry import model_named
 from jepsen.history import operations
-from tests.spark_equality import ODD_VALUES, random_history
+from tests.kit.spark.equality import ODD_VALUES, random_history
 from tests.unit.jepsen.histories import history
 
 pytest.importorskip("pyarrow", reason="needs raftctl[spark]")

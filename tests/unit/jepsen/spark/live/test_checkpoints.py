@@ -14,7 +14,7 @@ from jepsen.checkers.linearizable import check_linearizable, quiescence
 from jepsen.checkers.registry import LINEARIZABLE, model_named
 from jepsen.history import Op, OpType
 from jepsen.history.formats import to_json
-from tests.spark_equality import random_history
+from tests.kit.spark.equality import random_history
 
 pytest.importorskip("pyspark", reason="needs raftctl[spark]")
 

@@ -10,7 +10,7 @@ import pytest
 from jepsen.checkers.kafka import WRONG
 from jepsen.errors import InputError
 from jepsen.history import Op, OpType, ended_operations
-from tests import spark_logs
+from tests.kit.spark import logs as spark_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

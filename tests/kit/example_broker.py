@@ -8,7 +8,7 @@ from pathlib import Path
 
 from raftctl.plugins import BROKER_GROUP
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/how-to/write-a-broker.md"
 MODULE = "quiet_broker"
 

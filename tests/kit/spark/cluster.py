@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from tests.integration.clusters import wait_until
-from tests.spark_sessions import JVM_OPTIONS
+from tests.kit.spark.sessions import JVM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

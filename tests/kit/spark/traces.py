@@ -1,7 +1,7 @@
 """Random traces of servers, with what chance makes wrong of them, judged on Spark and in one
 process: the anomalies must be the same.
 
-`python -m tests.spark_traces --count 2000 --seed 1` tells how many of each kind were found, and
+`python -m tests.kit.spark.traces --count 2000 --seed 1` tells how many of each kind were found, and
 where the two differ.
 """
 
@@ -24,7 +24,7 @@ from jepsen.checkers.replication.trace import (
 from jepsen.checkers.verdict import verdict_document
 from jepsen.history import Op, OpType
 from jepsen.history.formats import to_json
-from tests.spark_equality import quietly, show_differences
+from tests.kit.spark.equality import quietly, show_differences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -208,4 +208,4 @@ def many_traces(count: int, seed: int) -> dict[str, list[Op]]:
 
 
 if __name__ == "__main__":
-    show_differences("tests.spark_traces", __doc__, many_traces, compare)
+    show_differences("tests.kit.spark.traces", __doc__, many_traces, compare)

@@ -1,8 +1,8 @@
 """Random transactions on lists, with everything wrong that chance brings, judged on Spark and in
 one process: the anomalies must be the same.
 
-`python -m tests.spark_txns --count 2000 --seed 1` tells how many of each kind were found, and where
-the two differ.
+`python -m tests.kit.spark.txns --count 2000 --seed 1` prints how many of each kind were found, and
+where the two differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jepsen.checkers.transactions.list_append import STRICTEST, check_list_append
 from jepsen.checkers.verdict import verdict_document
 from jepsen.history import Op, OpType
-from tests.spark_equality import quietly, show_differences, write_table
+from tests.kit.spark.equality import quietly, show_differences, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -193,4 +193,4 @@ def many_txns(count: int, seed: int) -> dict[str, list[Op]]:
 
 
 if __name__ == "__main__":
-    show_differences("tests.spark_txns", __doc__, many_txns, compare)
+    show_differences("tests.kit.spark.txns", __doc__, many_txns, compare)

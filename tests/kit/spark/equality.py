@@ -1,6 +1,6 @@
 """Random histories, judged on Spark and in one process: the verdicts must be the same key by key.
 
-`python -m tests.spark_equality --count 5000 --seed 1` tells how many were compared and which
+`python -m tests.kit.spark.equality --count 5000 --seed 1` tells how many were compared and which
 differ, with the compiled search and without. Half of the keys are registers whose writes are
 unique, which SQL judges without it.
 """
@@ -219,7 +219,7 @@ def main() -> None:
     """Compares; exit status 1 if a verdict differs."""
     from jepsen.spark import registers
 
-    parser = argparse.ArgumentParser(prog="tests.spark_equality", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.kit.spark.equality", description=__doc__)
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--master", default="local[*]")

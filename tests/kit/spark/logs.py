@@ -1,8 +1,8 @@
 """Random histories of logs, with everything wrong that chance brings, judged on Spark and in one
 process: the anomalies must be the same.
 
-`python -m tests.spark_logs --count 2000 --seed 1` tells how many of each kind were found, and where
-the two differ.
+`python -m tests.kit.spark.logs --count 2000 --seed 1` prints how many of each kind were found, and
+where the two differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jepsen.checkers.kafka import check_kafka
 from jepsen.checkers.verdict import plain, verdict_document
 from jepsen.history import Op, OpType
-from tests.spark_equality import quietly, show_differences, write_table
+from tests.kit.spark.equality import quietly, show_differences, write_table
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:
@@ -260,4 +260,4 @@ def random_logs(count: int, seed: int) -> dict[str, list[Op]]:
 
 
 if __name__ == "__main__":
-    show_differences("tests.spark_logs", __doc__, random_logs, compare)
+    show_differences("tests.kit.spark.logs", __doc__, random_logs, compare)
