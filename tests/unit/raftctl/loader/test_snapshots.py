@@ -256,7 +256,7 @@ async def test_a_damaged_snapshot_is_not_handed_out_but_replaced(more: int) -> N
     (damaged,) = member.store.ids()
     assert member.log.start == damaged
     await write(member, 40, more)
-    member.disk.files[member.store.path(damaged)].current[70] ^= 4
+    member.disk.file(member.store.path(damaged)).seen[70] ^= 4
     request = FetchSnapshotRequest(
         Epoch(member.driver.epoch), ReplicaKey(NodeId(9), None), damaged, 0, 1_000
     )
@@ -298,7 +298,7 @@ async def test_an_old_snapshot_that_is_damaged_goes_when_there_is_a_newer_one() 
     await member.until(lambda: snapshotter._task is None)
     (old,) = member.store.ids()
     await write(member, 5, 5)
-    member.disk.files[member.store.path(old)].current[20] ^= 4
+    member.disk.file(member.store.path(old)).seen[20] ^= 4
     snapshotter._begin(loader.image)
     await member.until(lambda: snapshotter._task is None)
     assert member.failures == []

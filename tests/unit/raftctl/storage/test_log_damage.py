@@ -29,7 +29,7 @@ SIZE = HEADER_BYTES + 20
 
 def damaged(disk: FakeDisk, path: str, content: bytes | bytearray) -> FakeDisk:
     copy = disk.after_kill()
-    copy.files[path].current = bytearray(content)
+    copy.file(path).seen = bytearray(content)
     return copy
 
 
@@ -39,7 +39,7 @@ def segments(disk: FakeDisk) -> list[str]:
 
 def without_note(disk: FakeDisk) -> FakeDisk:
     """As a loss of power may leave it: the note was never synced."""
-    del disk.files[f"{DIRECTORY}/{FILE_NAME}"]
+    disk.forget(f"{DIRECTORY}/{FILE_NAME}")
     return disk
 
 
@@ -67,7 +67,7 @@ async def test_a_flipped_bit_in_the_last_batch_stops_whatever_is_known_of_the_en
     disk = FakeDisk()
     await written(disk, [batch(offset, size=60) for offset in range(2)], segment_bytes=1000)
     path = f"{DIRECTORY}/{0:020}.log"
-    content = disk.files[path].durable
+    content = disk.file(path).durable
     for bit in range(len(content) // 2 * 8, len(content) * 8):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -75,7 +75,7 @@ async def test_a_flipped_bit_in_the_last_batch_stops_whatever_is_known_of_the_en
         for copy in (damaged(disk, path, flipped), without_note(damaged(disk, path, flipped))):
             with pytest.raises(CorruptLogError, match=where):
                 open_log(copy, 1000)
-            assert copy.files[path].current == flipped
+            assert copy.file(path).seen == flipped
 
 
 @pytest.mark.req("Q12")
@@ -83,7 +83,7 @@ async def test_what_no_crash_leaves_behind_is_not_cut() -> None:
     disk = FakeDisk()
     await written(disk, [batch(0)])
     path = f"{DIRECTORY}/{0:020}.log"
-    garbage = disk.files[path].durable + b"\xa5" * 60
+    garbage = disk.file(path).durable + b"\xa5" * 60
     with pytest.raises(CorruptLogError, match="the tail does not look like an interrupted write"):
         open_log(without_note(damaged(disk, path, garbage)))
 
@@ -93,12 +93,12 @@ async def test_whole_batches_that_are_missing_at_the_end_stop() -> None:
     disk = FakeDisk()
     await written(disk, [batch(0), batch(1)], segment_bytes=1000)
     path = f"{DIRECTORY}/{0:020}.log"
-    content = disk.files[path].durable
+    content = disk.file(path).durable
     where = f"{path}: corrupt at byte {len(content) // 2}: ends with offset 1, though all below 2"
     with pytest.raises(CorruptLogError, match=where):
         open_log(damaged(disk, path, content[: len(content) // 2]))
     copy = disk.after_kill()
-    del copy.files[path]
+    copy.forget(path)
     with pytest.raises(CorruptLogError, match=f"{DIRECTORY}: .*ends with offset 0"):
         open_log(copy)
 
@@ -109,7 +109,7 @@ async def test_a_note_that_cannot_be_read_is_no_note() -> None:
     await written(disk, [batch(0), batch(1)], segment_bytes=1000)
     assert read_recovery_point(disk, DIRECTORY) == 2
     note = f"{DIRECTORY}/{FILE_NAME}"
-    content = disk.files[note].current
+    content = disk.file(note).seen
     for bit in range(len(content) * 8):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -166,14 +166,14 @@ async def test_damage_before_a_whole_batch_stops_with_file_and_position() -> Non
     batches = [batch(offset, size=20) for offset in range(4)]
     await written(disk, batches, segment_bytes=2 * SIZE)  # two batches a segment
     first, second = segments(disk)
-    before = disk.files[f"{DIRECTORY}/{first}"].durable
+    before = disk.file(f"{DIRECTORY}/{first}").durable
     for bit in range(len(before) * 8):
         content = bytearray(before)
         content[bit // 8] ^= 1 << bit % 8
         position = 0 if bit // 8 < SIZE else SIZE
         with pytest.raises(CorruptLogError, match=f"{first}: corrupt at byte {position}: "):
             open_log(damaged(disk, f"{DIRECTORY}/{first}", bytes(content)), 2 * SIZE)
-    content = bytearray(disk.files[f"{DIRECTORY}/{second}"].durable)
+    content = bytearray(disk.file(f"{DIRECTORY}/{second}").durable)
     for bit in range(SIZE * 8):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -188,10 +188,10 @@ async def test_a_missing_or_shortened_segment_stops() -> None:
     first, second, third = segments(disk)
     for missing, found in ((first, second), (second, third)):
         copy = disk.after_kill()
-        del copy.files[f"{DIRECTORY}/{missing}"]
+        copy.forget(f"{DIRECTORY}/{missing}")
         with pytest.raises(CorruptLogError, match=f"{found}.*begins with offset"):
             open_log(copy)
-    content = disk.files[f"{DIRECTORY}/{second}"].durable
+    content = disk.file(f"{DIRECTORY}/{second}").durable
     with pytest.raises(CorruptLogError, match="not the last segment"):
         open_log(damaged(disk, f"{DIRECTORY}/{second}", content[:-1]))
     with pytest.raises(CorruptLogError, match="begins with offset 4, expected 3"):
@@ -205,7 +205,7 @@ async def test_a_shortened_tail_that_was_durable_stops() -> None:
     (await written(disk, [batch(offset, size=20) for offset in range(3)])).close()
     assert read_recovery_point(disk, DIRECTORY) == 3
     path = f"{DIRECTORY}/{0:020}.log"
-    content = disk.files[path].durable
+    content = disk.file(path).durable
     for kept in range(2 * SIZE + 1, 3 * SIZE):
         copy = damaged(disk, path, content[:kept])
         with pytest.raises(CorruptLogError, match="all below offset 3 was durable"):
@@ -219,7 +219,7 @@ async def test_batches_out_of_order_stop() -> None:
     await written(disk, [batch(0, epoch=3)])
     path = f"{DIRECTORY}/{0:020}.log"
     for wrong, why in ((batch(2, epoch=3), "offset 2, expected 1"), (batch(1), "epoch 1 after")):
-        content = disk.files[path].durable + encode_batch(wrong)
+        content = disk.file(path).durable + encode_batch(wrong)
         with pytest.raises(CorruptLogError, match=why):
             open_log(damaged(disk, path, content))
 
@@ -231,7 +231,7 @@ async def test_damage_under_a_running_log_is_seen_when_read(
     monkeypatch.setattr(record_log, "RECENT_BYTES_MAX", 0)
     disk = FakeDisk()
     log = await written(disk, [batch(0), batch(1)])
-    disk.files[f"{DIRECTORY}/{0:020}.log"].current[60] ^= 1
+    disk.file(f"{DIRECTORY}/{0:020}.log").seen[60] ^= 1
     assert log.batches(Offset(0), 1) == [batch(0)]
     with pytest.raises(CorruptLogError, match="corrupt at byte 44"):
         log.read(Offset(1), 99)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from random import Random
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
@@ -17,7 +18,10 @@ from raftctl.raft.messages import Epoch, NodeId, ReplicaKey
 from raftctl.runtime.api import read_file, replace_file
 from raftctl.storage import MetaProperties, load_directories
 from raftctl.storage._quorum_state import CorruptQuorumStateError, QuorumStateStore
-from tests.kit.disk import Crash, FakeDisk, FakeFile
+from tests.kit.disk import Crash, FakeDisk
+
+if TYPE_CHECKING:
+    from raftctl.runtime import MemoryFile
 
 DIRECTORY_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 numbers = st.integers(0, 2**31 - 1)
@@ -126,7 +130,7 @@ def test_directories_must_be_formatted_and_of_one_node_and_cluster() -> None:
 
 def test_a_directory_that_cannot_be_read_is_left_out_unless_the_metadata_log_is_there() -> None:
     class Dying(FakeDisk):
-        def open(self, path: str, *, create: bool = False) -> FakeFile:
+        def open(self, path: str, *, create: bool = False) -> MemoryFile:
             if path.startswith(self.dead):
                 raise OSError(errno.EIO, "Input/output error", path)
             return super().open(path, create=create)

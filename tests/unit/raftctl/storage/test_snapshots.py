@@ -56,10 +56,10 @@ def test_records_that_are_not_those_that_were_hashed_are_found() -> None:
     disk = FakeDisk()
     store = new_store(disk)
     store.write(ID, 0, grouped(RECORDS))
-    batches = [one for _, one in decode_batches(bytes(disk.files[store.path(ID)].current))]
+    batches = [one for _, one in decode_batches(bytes(disk.file(store.path(ID)).seen))]
     changed = replace(batches[1], payload=batches[1].payload.replace(b"3", b"8"))
     batches[1] = changed  # with a right CRC of its own
-    disk.files[store.path(ID)].current = bytearray(b"".join(map(encode_batch, batches)))
+    disk.file(store.path(ID)).seen = bytearray(b"".join(map(encode_batch, batches)))
     with pytest.raises(
         CorruptSnapshotError, match=r"checkpoint: .*hash to \w{32}, the footer says"
     ):
@@ -103,7 +103,7 @@ def test_every_flipped_bit_and_every_missing_end_is_found() -> None:
     disk = FakeDisk()
     store = new_store(disk)
     store.write(ID, 0, grouped(RECORDS))
-    content = disk.files[store.path(ID)].current
+    content = disk.file(store.path(ID)).seen
     for bit in range(len(content) * 8):
         content[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CorruptSnapshotError, match=r"checkpoint: corrupt at byte \d+"):
@@ -139,9 +139,9 @@ def test_a_snapshot_whose_footer_counts_other_records_is_refused(
     store = new_store(disk)
     store.write(ID, 0, grouped(RECORDS))
     monkeypatch.setattr(snapshots_module, "STATE_HASH_VERSION", 99)
-    batches = [one for _, one in decode_batches(bytes(disk.files[store.path(ID)].current))]
+    batches = [one for _, one in decode_batches(bytes(disk.file(store.path(ID)).seen))]
     batches[1:] = [replace(batches[2], base_offset=Offset(1))]
-    disk.files[store.path(ID)].current = bytearray(b"".join(map(encode_batch, batches)))
+    disk.file(store.path(ID)).seen = bytearray(b"".join(map(encode_batch, batches)))
     with pytest.raises(CorruptSnapshotError, match="the end is missing"):
         store.read(ID)
 
@@ -185,7 +185,7 @@ def test_no_piece_of_a_snapshot_has_a_bit_that_was_flipped(
     disk = FakeDisk()
     store = new_store(disk)
     size = store.write(ID, 0, grouped(RECORDS)).file.size
-    content = disk.files[store.path(ID)].current
+    content = disk.file(store.path(ID)).seen
     whole = bytes(content)
 
     def read(reader: SnapshotStore) -> bytes:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from raftctl.raft.batch import Batch
+    from raftctl.runtime import MemoryFile
     from raftctl.runtime.api import Buffer
-    from tests.kit.disk import FakeFile
 
 BEFORE = [batch(n, size=60) for n in range(2)]
 FLUSHED = [batch(n, size=60) for n in range(2, 14)]
@@ -32,7 +32,7 @@ class Recorded(FakeDisk):
         super().__init__()
         self.steps: list[tuple[str, str]] = []
 
-    def open(self, path: str, *, create: bool = False) -> FakeFile:
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
         file = super().open(path, create=create)
         if path.endswith(".log"):
             append, sync = type(file).append, type(file).sync
