@@ -411,14 +411,14 @@ PARTITIONS = (
     node_mutant(
         "acknowledged_before_commit",
         "acks=all is answered when the leader has appended",
-        ("acknowledged_record_stays",),
+        ("inconsistent-offsets", "unseen"),
         Patch(PartitionState, "acknowledged", _acknowledge_at_once),
         scenario="partition_leader_is_isolated",
     ),
     node_mutant(
         "consumer_reads_uncommitted",
         "consumers read above the high watermark",
-        ("seen_record_stays",),
+        ("seen_record_stays", "inconsistent-offsets"),
         Patch(Partition, "limit_for", _no_limit),
         scenario="partition_leader_is_isolated",
     ),
@@ -439,7 +439,7 @@ PARTITIONS = (
     node_mutant(
         "producers_forgotten_by_new_leader",
         "a new leader knows no producer",
-        ("no_record_is_repeated",),
+        ("duplicate",),
         Patch(ReplicaManager, "_lead", _forget_producers),
         scenario="acknowledgement_is_lost",
     ),

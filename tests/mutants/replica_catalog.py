@@ -144,7 +144,7 @@ REPLICAS = (
     node_mutant(
         "leader_counts_what_it_has_not_flushed",
         "with flush.on.ack a leader's own log counts, on its disk or not",
-        ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
+        ("new_partition_leader_has_all_committed", "unseen", "inconsistent-offsets"),
         Patch(Partition, "advance", _count_unflushed),
         Patch(AckFlusher, "request", _never),
         scenario="all_brokers_lose_power",
@@ -152,14 +152,14 @@ REPLICAS = (
     node_mutant(
         "follower_claims_what_it_has_not_flushed",
         "with flush.on.ack a follower fetches on before what it got is on its disk",
-        ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
+        ("new_partition_leader_has_all_committed", "unseen", "inconsistent-offsets"),
         Patch(Fetcher, "_flush", _claim_unflushed),
         scenario="all_brokers_lose_power",
     ),
     node_mutant(
         "failed_flush_is_taken_for_done",
         "with flush.on.ack an fsync that fails is taken for one that did not",
-        ("acknowledged_record_stays", "new_partition_leader_has_all_committed"),
+        ("unseen", "inconsistent-offsets", "new_partition_leader_has_all_committed"),
         Patch(Flusher, "_flushed", _take_for_done),
         scenario="syncs_fail_before_the_power",
     ),
@@ -168,7 +168,8 @@ REPLICAS = (
         "what a failed fsync left in memory alone is taken for written after a restart",
         (
             "flushed_record_stays",
-            "acknowledged_record_stays",
+            "unseen",
+            "inconsistent-offsets",
             # The broker starts without the records, and may lead if nobody else is left.
             "new_partition_leader_has_all_committed",
         ),
@@ -178,7 +179,7 @@ REPLICAS = (
     node_mutant(
         "repetition_is_appended",
         "a leader appends what a producer sends again",
-        ("no_record_is_repeated",),
+        ("duplicate",),
         Patch(ProducerStates, "check", _never_a_repetition),
         scenario="acknowledgement_is_lost",
     ),
@@ -192,7 +193,7 @@ REPLICAS = (
     node_mutant(
         "log_is_made_anew_elsewhere",
         "a replica whose log directory failed goes on with an empty log in another one",
-        ("seen_record_stays", "replica_never_truncates_committed"),
+        ("seen_record_stays", "inconsistent-offsets", "replica_never_truncates_committed"),
         Patch(ReplicaManager, "_take_offline", _start_anew),
         Patch(ReplicaManager, "_is_out_of_reach", _within_reach),
         scenario="log_directory_of_a_replica_fails",

@@ -1,16 +1,15 @@
-"""The clients of the chaos scenario, unmodified aiokafka on nodes of their own, and their ledger.
+"""The clients of the chaos scenario, unmodified aiokafka on nodes of their own, and their history.
 
 A writer sends a few records at a time and waits for their acknowledgements. One that fails may or
 may not have been written: the writer then begins a new life as another idempotent producer and
-never repeats it. So every value is to be found at most once, every acknowledged one exactly once,
-and the values of one life of a writer in a partition in the order in which they were sent.
+never repeats it. Each life is a process of the history, which `jepsen.checkers.kafka` judges.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -18,12 +17,14 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from broker.protocol.versions import ApiKey
+from jepsen.checkers.kafka import check_kafka
+from jepsen.history import Op, OpType
 from jepsen.simulator.cluster import BROKER_PORT
 from raftctl.metadata.requests.admin import UPGRADE
 from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jepsen.simulator.world import SimRuntime
 
@@ -38,9 +39,9 @@ ERRORS = (KafkaError, TimeoutError, OSError)
 
 @dataclass
 class Ledger:
-    """What clients sent, were promised and saw."""
+    """The history of what clients sent and polled, and what scenarios wait for meanwhile."""
 
-    sent: set[bytes] = field(default_factory=set)
+    history: list[Op] = field(default_factory=list)
     acknowledged: dict[tuple[int, int], bytes] = field(default_factory=dict)
     """By (partition, offset)."""
     seen: dict[tuple[int, int], bytes] = field(default_factory=dict)
@@ -50,40 +51,67 @@ class Ledger:
     producers: dict[int, set[bytes]] = field(default_factory=dict)
     """Which lives of writers have written with each producer id."""
     failures: int = 0
+    _processes: int = 0
+    _ended: set[int] = field(default_factory=set)
+    """The lines of the operations that have succeeded."""
+
+    def process(self) -> int:
+        """The number of another process of the history."""
+        self._processes += 1
+        return self._processes
+
+    def invoke(self, process: int, f: str, value: list[Any]) -> Op:
+        """An operation begins; one that fails is left open, since it may have happened."""
+        self.history.append(Op(len(self.history), _now_ns(), process, OpType.INVOKE, f, value))
+        return self.history[-1]
+
+    def succeed(self, invoked: Op, value: list[Any]) -> None:
+        """The operation has happened."""
+        self._ended.add(invoked.index)
+        self.history.append(replace(invoked, time=_now_ns(), type=OpType.OK, value=value))
 
     def judge(self, found: dict[tuple[int, int], bytes]) -> list[str]:
         """What is wrong with all that is there in the end."""
-        wrong = [
-            f"{where} is {found.get(where)!r}, acknowledged {value!r}"
-            for where, value in self.acknowledged.items()
-            if found.get(where) != value
-        ]
+        logs: dict[str, list[tuple[int, bytes]]] = {}
+        for (partition, offset), value in sorted(found.items()):
+            logs.setdefault(str(partition), []).append((offset, value))
+        last = Op(0, 0, self.process(), OpType.INVOKE, "final-poll", [["poll"]])
+        history = [*self._by_outcome(), last, replace(last, type=OpType.OK, value=[["poll", logs]])]
+        verdict = check_kafka([replace(op, index=at) for at, op in enumerate(history)])
+        wrong = [f"{one.name}: {dict(one.detail)}" for one in verdict.anomalies]
+        # The checker does not count on a last poll that is complete; this one is.
         wrong += [
-            f"{where} is {found.get(where)!r}, a reader saw {value!r}"
+            f"{where} is gone from the log, a reader saw {value!r}"
             for where, value in self.seen.items()
-            if found.get(where) != value
+            if where not in found
         ]
-        wrong += [
+        return wrong + [
             f"producer id {number} was given to {sorted(lives)}"
             for number, lives in self.producers.items()
             if len(lives) > 1
         ]
-        values = list(found.values())
-        wrong += [f"{value!r} was never sent" for value in values if value not in self.sent]
-        wrong += [f"{value!r} is there twice" for value in values if values.count(value) > 1]
-        return wrong + list(_out_of_order(found))
+
+    def _by_outcome(self) -> Iterator[Op]:
+        """The history in which of an open operation all that was acknowledged has happened."""
+        offsets = {value: offset for (_, offset), value in self.acknowledged.items()}
+        late: list[Op] = []
+        for op in self.history:
+            if op.type is not OpType.INVOKE or op.f != "send" or op.index in self._ended:
+                yield op
+                continue
+            acknowledged = [one for one in op.value if one[2] in offsets]
+            if acknowledged:
+                yield replace(op, value=acknowledged)
+                told = [["send", key, [offsets[value], value]] for _, key, value in acknowledged]
+                late.append(replace(op, type=OpType.OK, value=told))
+            unknown = [one for one in op.value if one[2] not in offsets]
+            if unknown:
+                yield replace(op, process=self.process(), value=unknown)
+        yield from late
 
 
-def _out_of_order(found: dict[tuple[int, int], bytes]) -> Sequence[str]:
-    newest: dict[tuple[int, bytes], int] = {}
-    wrong = []
-    for partition, offset in sorted(found):
-        value = found[partition, offset]
-        life, _, number = value.rpartition(b"/")
-        if int(number) < newest.get((partition, life), -1):
-            wrong.append(f"{value!r} at {partition, offset} is out of order")
-        newest[partition, life] = int(number)
-    return wrong
+def _now_ns() -> int:
+    return round(asyncio.get_running_loop().time() * 1e9)
 
 
 class Writer:
@@ -103,6 +131,8 @@ class Writer:
         self._partitions = partitions
         self._patience_s = patience_s
         self._lives = 0
+        self._process = 0
+        """Of the present life."""
         self._producer: AIOKafkaProducer | None = None
 
     async def write(self, operations: int, pace_s: float, runtime: SimRuntime) -> None:
@@ -129,16 +159,23 @@ class Writer:
         partition %= self._partitions
         try:
             producer = await self._connected()
+            values = [b"%s.%d/%d" % (self._name.encode(), self._lives, one) for one in numbers]
+            key = str(partition)
+            sending = self._ledger.invoke(
+                self._process, "send", [["send", key, value] for value in values]
+            )
             sent = []
-            for number in numbers:
-                value = b"%s.%d/%d" % (self._name.encode(), self._lives, number)
-                self._ledger.sent.add(value)
+            for value in values:
                 future = await producer.send(TOPIC, value, partition=partition)
                 future.add_done_callback(_retrieve)
                 sent.append((value, future))
+            done: list[Any] = []
             async with asyncio.timeout(self._patience_s):
                 for value, future in sent:
-                    self._ledger.acknowledged[partition, (await future).offset] = value
+                    offset = (await future).offset
+                    self._ledger.acknowledged[partition, offset] = value
+                    done.append(["send", key, [offset, value]])
+            self._ledger.succeed(sending, done)
             life = b"%s.%d" % (self._name.encode(), self._lives)
             self._ledger.producers.setdefault(producer._txn_manager.producer_id, set()).add(life)
         except ERRORS:
@@ -150,6 +187,7 @@ class Writer:
     async def _connected(self) -> AIOKafkaProducer:
         if self._producer is None:
             self._lives += 1
+            self._process = self._ledger.process()
             producer = AIOKafkaProducer(
                 bootstrap_servers=self._bootstrap,
                 acks="all",
@@ -246,17 +284,19 @@ async def _consumer(bootstrap: Sequence[str]) -> AIOKafkaConsumer:
 async def follow(
     bootstrap: Sequence[str], ledger: Ledger, partitions: int, runtime: SimRuntime
 ) -> None:
-    """Reads on while things go wrong, until killed; an offset never changes its value."""
+    """Reads on while things go wrong, until killed."""
     consumer = await _consumer(bootstrap)
     where = [TopicPartition(TOPIC, partition) for partition in range(partitions)]
     consumer.assign(where)
     for partition in where:
         consumer.seek(partition, 0)
+    process = ledger.process()
     while True:
+        poll = ledger.invoke(process, "poll", [["poll"]])
         record = await consumer.getone()
-        key = (record.partition, record.offset)
-        known = ledger.seen.setdefault(key, record.value)
-        assert known == record.value, f"{key} was {known!r} and is {record.value!r}"
+        ledger.seen[record.partition, record.offset] = record.value
+        found = {str(record.partition): [(record.offset, record.value)]}
+        ledger.succeed(poll, [["poll", found]])
 
 
 async def read_all(
