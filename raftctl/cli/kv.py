@@ -62,7 +62,7 @@ class Write(Controllers):
     def run(self, key: str, value: str | None, expectation: Expectation | None = None) -> None:
         """Writes the key and prints its version; KafkaError if nothing was changed."""
         if (self.lock is None) != (self.fence is None):
-            raise ConfigError("--lock and --fence go together")
+            raise ConfigError("--lock and --fence go together: give both or neither")
         guard = None if self.lock is None else Fence(utf8(self.lock), self.fence or 0)
         data = None if value is None else utf8(value).encode()
         wanted = utf8(key)
@@ -93,7 +93,7 @@ def get(key: KeyArgument, quorum: Controllers) -> None:
     wanted = utf8(key)
     found = _run(quorum, lambda client: client.get(wanted))
     if found is None:
-        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"no key {key}")
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"no key {key}; raftctl kv list shows all")
     document = {"key": key, **value_fields(found.value), "version": found.version}
     quorum.show(document, found.value.decode(errors="backslashreplace"))
 
@@ -121,11 +121,11 @@ def cas(
 ) -> None:
     """Sets a key if it is as expected: atomic compare-and-set."""
     if expect_absent and (expect_version, expect_value) != (None, None):
-        raise ConfigError("--expect-absent goes with no other expectation")
+        raise ConfigError("--expect-absent goes with no other expectation: leave the others out")
     if not expect_absent and (expect_version, expect_value) == (None, None):
         raise ConfigError("give --expect-version, --expect-value or --expect-absent")
     if expect_version is not None and expect_version < 0:
-        raise ConfigError("--expect-version: a version is at least 0")
+        raise ConfigError(f"--expect-version {expect_version}: a version is at least 0")
     expected = None if expect_value is None else utf8(expect_value).encode()
     write.run(key, value, Expectation(expect_version, expected, expect_absent))
 
@@ -141,7 +141,7 @@ def utf8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ConfigError("keys and values on the command line are UTF-8") from None
+        raise ConfigError("keys, values and names of locks must be UTF-8") from None
     return text
 
 

@@ -355,7 +355,9 @@ def force_recover(
 
     files, path = RealFileSystem(), str(Path(directory).absolute())
     if not files.is_directory(path):
-        raise ConfigError(f"--dir {directory}: no such directory")
+        raise ConfigError(
+            f"--dir {directory}: no such directory; name the node's metadata directory"
+        )
     lock = files.lock_directory(path)
     try:
         recovery = _open(files, path)

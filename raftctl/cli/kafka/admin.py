@@ -151,6 +151,12 @@ def raise_error(error: Any) -> NoReturn:
     raise raised from None
 
 
+def no_topic(*names: str) -> KafkaError:
+    """The error for topics that the cluster does not have."""
+    why = f"no topic {', '.join(names)}; raftctl topics list shows all"
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+
+
 def parse_partition(text: str) -> TopicPartition:
     """A partition written TOPIC:NUMBER; ConfigError if it is something else."""
     from confluent_kafka import TopicPartition

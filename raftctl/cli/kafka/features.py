@@ -71,7 +71,7 @@ def downgrade(
 def _update(cluster: Cluster, features: list[str], kind: int, dry_run: bool) -> None:
     levels = dict(map(parse_feature, features))
     if len(levels) < len(features):
-        raise ConfigError("--feature names a feature twice")
+        raise ConfigError("--feature names a feature twice: give one level for each")
     updates = {name: (kind, level) for name, level in levels.items()}
     with cluster.open() as client:
         timeout_ms = int(cluster.timeout * 1000)

@@ -9,7 +9,7 @@ import typer
 from raftctl.cli._arguments import check_known, none_empty, not_empty, spelt
 from raftctl.cli._options import CommandGroup
 from raftctl.cli._output import say_progress, table
-from raftctl.cli.kafka.admin import Cluster, Ends, PartitionKey
+from raftctl.cli.kafka.admin import Cluster, Ends, PartitionKey, no_topic
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 from raftctl.integers import LONG_MAX
 
@@ -112,7 +112,8 @@ def describe(
     owners = _owners(found)
     committed = committed_offsets(cluster, group)
     if not owners and not committed and _state(found.state) in ("Dead", "Unknown"):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
+        why = f"there is no group {group}; raftctl groups list shows all"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
     keys = sorted({*owners, *committed})
     ends = cluster.ends(keys)
     documents = [_document(group, key, committed, ends, owners) for key in keys]
@@ -258,7 +259,7 @@ def _chosen(cluster: Cluster, topics: list[str]) -> list[PartitionKey]:
     for text in topics:
         name, _, numbers = text.partition(":")
         if name not in known:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            raise no_topic(name)
         there = sorted(known[name].partitions)
         try:
             wanted = [int(one) for one in numbers.split(",")] if numbers else there

@@ -14,7 +14,7 @@ from raftctl.cli._arguments import not_empty, with_near_miss
 from raftctl.cli._options import CommandGroup, ValidateOption
 from raftctl.cli._output import counted, table
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.kafka.admin import Cluster, PartitionKey, T, parse_partition
+from raftctl.cli.kafka.admin import Cluster, PartitionKey, T, no_topic, parse_partition
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.ids import uuid_text
 
@@ -203,7 +203,7 @@ def _wait_for_topic(cluster: Cluster, futures: Mapping[str, Future[T]], topic: s
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        raise KafkaError(error.code, f"no topic {topic}") from None
+        raise no_topic(topic) from None
 
 
 # --- partitions -----------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def _partitions(
     topics = cluster.topics()
     missing = [name for name in names if name not in topics]
     if missing:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {', '.join(missing)}")
+        raise no_topic(*missing)
     return [
         {
             "topic": name,

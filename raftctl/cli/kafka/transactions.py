@@ -9,7 +9,7 @@ import typer
 
 from raftctl.cli._arguments import check_known, not_empty, spelt
 from raftctl.cli._options import CommandGroup
-from raftctl.cli.kafka.admin import Cluster
+from raftctl.cli.kafka.admin import Cluster, no_topic
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -128,8 +128,10 @@ def describe(
         try:
             found = client.describe_transactions([transactional_id])[transactional_id]
         except TransactionalIdNotFoundError:
-            code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-            raise KafkaError(code, f"there is no transactional id {transactional_id}") from None
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+                f"no transactional id {transactional_id}; raftctl transactions list shows all",
+            ) from None
     started_ms = found.transaction_start_time_ms
     is_open = started_ms != _NONE and found.topic_partitions
     described = {
@@ -241,8 +243,10 @@ def _places(
         if partition is None or each["partition_index"] == partition
     ]
     if topic is not None and not found:
-        what = f"no topic {topic}" if partition is None else f"no partition {topic}-{partition}"
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+        if partition is None:
+            raise no_topic(topic)
+        why = f"no partition {topic}-{partition}; raftctl partitions list shows all"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
     return found
 
 

@@ -17,7 +17,7 @@ import typer
 
 from raftctl.cli._options import Printer
 from raftctl.cli._output import counted, table
-from raftctl.cli.kafka.admin import Cluster
+from raftctl.cli.kafka.admin import Cluster, no_topic
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.metadata.placement import UsableBroker, place_replicas
 
@@ -219,7 +219,8 @@ def _generate(
     racks = _racks(client)
     unknown = [str(one) for one in broker_ids if one not in racks]
     if unknown:
-        raise ConfigError(f"--broker-list: no broker {', '.join(unknown)} is running")
+        why = f"--broker-list: no broker {', '.join(unknown)} is running"
+        raise ConfigError(f"{why}; raftctl brokers list shows those that are registered")
     current = _partitions(client, topics)
     plan = generate(current, racks, broker_ids, random.Random())
     show_plans(cluster, current, plan)
@@ -356,7 +357,7 @@ def _partitions(client: KafkaAdminClient, topics: Sequence[str]) -> Plan:
             found[topic["name"], one["partition_index"]] = tuple(one["replica_nodes"])
     missing = [one for one in topics if (one, 0) not in found]
     if missing:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {', '.join(missing)}")
+        raise no_topic(*missing)
     return found
 
 

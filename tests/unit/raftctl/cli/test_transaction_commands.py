@@ -67,7 +67,10 @@ async def test_transactions_are_listed_and_described(capsys: pytest.CaptureFixtu
         assert described[0]["partitions"] == ["t-0"]
         status, _, err = await commands.status("describe", "nobody")
         assert status == 1
-        assert err == ("raftctl: TRANSACTIONAL_ID_NOT_FOUND: there is no transactional id nobody\n")
+        assert err == (
+            "raftctl: TRANSACTIONAL_ID_NOT_FOUND: no transactional id nobody; "
+            "raftctl transactions list shows all\n"
+        )
 
 
 async def test_a_transaction_that_hangs_is_found_and_aborted(
