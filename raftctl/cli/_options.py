@@ -25,6 +25,7 @@ from raftctl.cli._arguments import (
     not_empty,
 )
 from raftctl.cli._output import Output, say, show, table
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -120,8 +121,8 @@ class CommandGroup(typer.Typer):
 def flattened(function: Callable[..., Any]) -> Callable[..., Any]:
     """The command with an option for each field of the dataclasses that it takes.
 
-    A field without a default stands where its dataclass stands among the parameters, one with a
-    default behind the command's own options; inherited fields are the last.
+    Fields stand where their dataclass stands among the parameters. Only those of a `Printer` that
+    have defaults stand behind the command's own options, inherited ones last.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     groups: dict[str, dict[str, inspect.Parameter]] = {}
@@ -131,7 +132,9 @@ def flattened(function: Callable[..., Any]) -> Callable[..., Any]:
         if dataclasses.is_dataclass(hints[name]):
             groups[name] = _fields(hints[name])
             for one in groups[name].values():
-                (first if one.default is inspect.Parameter.empty else last).append(one)
+                is_common = issubclass(hints[name], Printer)
+                has_default = one.default is not inspect.Parameter.empty
+                (last if is_common and has_default else first).append(one)
         else:
             kind = inspect.Parameter.KEYWORD_ONLY
             first.append(parameter.replace(kind=kind, annotation=hints[name]))
@@ -143,6 +146,8 @@ def flattened(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(**given)
 
     parameters = [*first, *last]
+    taken = groups.keys() & {one.name for one in parameters}
+    invariant(not taken, f"options and dataclasses have names of their own: {sorted(taken)}")
     # Typer asks for both.
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {one.name: one.annotation for one in parameters}

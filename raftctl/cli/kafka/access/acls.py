@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,12 +49,89 @@ class Pattern(enum.StrEnum):
 
 
 Names = list[str] | None
-TopicOption = Annotated[Names, typer.Option(metavar="NAME", help="A topic; `*`: all.")]
-GroupOption = Annotated[Names, typer.Option(metavar="NAME", help="A consumer group; `*`: all.")]
-TransactionalIdOption = Annotated[
-    Names, typer.Option(metavar="NAME", help="A transactional id; `*`: all.")
-]
-ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
+Resource = tuple[str, str | None]
+"""(kind, name): the kind as the library names it; None is any name."""
+Person = tuple[str | None, str | None, str]
+"""(principal, host, ALLOW or DENY or ANY); None is any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What rules are about."""
+
+    topic: Annotated[Names, typer.Option(metavar="NAME", help="A topic; `*`: all.")] = None
+    group: Annotated[Names, typer.Option(metavar="NAME", help="A consumer group; `*`: all.")] = None
+    transactional_id: Annotated[
+        Names, typer.Option(metavar="NAME", help="A transactional id; `*`: all.")
+    ] = None
+    is_cluster: Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")] = False
+
+    def named(self) -> list[Resource]:
+        """The resources that are named."""
+        options = (
+            ("TOPIC", self.topic),
+            ("GROUP", self.group),
+            ("TRANSACTIONAL_ID", self.transactional_id),
+        )
+        found: list[Resource] = [(kind, name) for kind, names in options for name in names or ()]
+        # The library's name for the kind that is 4 in the protocol.
+        return [*found, *([("BROKER", CLUSTER_NAME)] if self.is_cluster else [])]
+
+    def some(self) -> list[Resource]:
+        """The resources that are named; ConfigError if none is."""
+        found = self.named()
+        if not found:
+            raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principals:
+    """The principals that rules allow or deny."""
+
+    allow_principal: Annotated[
+        Names,
+        typer.Option(
+            "--allow-principal", metavar="User:NAME", help="Principal to allow; `User:*`: all."
+        ),
+    ] = None
+    allow_host: Annotated[
+        Names,
+        typer.Option(
+            "--allow-host", metavar="ADDRESS", help="Address to allow it from; default: any."
+        ),
+    ] = None
+    deny_principal: Annotated[
+        Names, typer.Option("--deny-principal", metavar="User:NAME", help="Principal to deny.")
+    ] = None
+    deny_host: Annotated[
+        Names,
+        typer.Option(
+            "--deny-host", metavar="ADDRESS", help="Address to deny it from; default: any."
+        ),
+    ] = None
+
+    def each(self, any_host: str | None = ANY_HOST) -> list[Person]:
+        """Each principal with each host; ConfigError for hosts of nobody, a wrong principal."""
+        found: list[Person] = []
+        for word, principals, hosts in (
+            ("allow", self.allow_principal, self.allow_host),
+            ("deny", self.deny_principal, self.deny_host),
+        ):
+            if hosts and not principals:
+                raise ConfigError(
+                    f"--{word}-host: name a --{word}-principal, too; User:* is anybody"
+                )
+            for one in principals or ():
+                kind, colon, name = one.partition(":")
+                if not (kind and colon and name):
+                    raise ConfigError(f"--{word}-principal {one}: write User:NAME")
+            from_where: Sequence[str | None] = hosts or (any_host,)
+            pairs = product(principals or (), from_where)
+            found += [(who, host, word.upper()) for who, host in pairs]
+        return found
+
+
 PatternOption = Annotated[
     Pattern,
     typer.Option(
@@ -70,23 +148,6 @@ FilterPatternOption = Annotated[
         help="`match`: rules of every kind that apply to the name.",
     ),
 ]
-AllowOption = Annotated[
-    Names,
-    typer.Option(
-        "--allow-principal", metavar="User:NAME", help="Principal to allow; `User:*`: all."
-    ),
-]
-DenyOption = Annotated[
-    Names, typer.Option("--deny-principal", metavar="User:NAME", help="Principal to deny.")
-]
-AllowHostOption = Annotated[
-    Names,
-    typer.Option("--allow-host", metavar="ADDRESS", help="Address to allow it from; default: any."),
-]
-DenyHostOption = Annotated[
-    Names,
-    typer.Option("--deny-host", metavar="ADDRESS", help="Address to deny it from; default: any."),
-]
 OperationOption = Annotated[
     list[Operation] | None,
     typer.Option(
@@ -102,49 +163,39 @@ COLUMNS = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PER
 @app.command(name="list")
 def list_rules(
     cluster: Cluster,
-    topic: TopicOption = None,
-    group: GroupOption = None,
-    transactional_id: TransactionalIdOption = None,
-    is_cluster: ClusterOption = False,
+    resources: Resources,
     resource_pattern_type: FilterPatternOption = Pattern.ANY,
     principal: Annotated[
         Names, typer.Option(metavar="User:NAME", help="Only rules for this principal.")
     ] = None,
 ) -> None:
     """Lists the rules, all of them if nothing is named."""
-    resources = _resources(topic, group, transactional_id, is_cluster) or [("ANY", None)]
     people: list[Person] = [(one, None, "ANY") for one in principal or (None,)]
-    filters = _filters(resources, resource_pattern_type, people, None)
+    named = resources.named() or [("ANY", None)]
+    filters = _filters(named, resource_pattern_type, people, None)
     _print(cluster, _matching(cluster, filters))
 
 
 @app.command()
 def add(
     cluster: Cluster,
-    topic: TopicOption = None,
-    group: GroupOption = None,
-    transactional_id: TransactionalIdOption = None,
-    is_cluster: ClusterOption = False,
+    resources: Resources,
+    *,
     resource_pattern_type: PatternOption = Pattern.LITERAL,
-    allow_principal: AllowOption = None,
-    allow_host: AllowHostOption = None,
-    deny_principal: DenyOption = None,
-    deny_host: DenyHostOption = None,
+    principals: Principals,
     operation: OperationOption = None,
 ) -> None:
     """Adds rules. There is one for each combination of the resources, principals, hosts and
     operations named."""
-    resources = _resources(topic, group, transactional_id, is_cluster)
-    people = _people(allow_principal, allow_host, deny_principal, deny_host)
-    if not resources:
-        raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
-    if not people:
+    persons = principals.each()
+    named = resources.some()
+    if not persons:
         raise ConfigError("name a principal: --allow-principal or --deny-principal User:NAME")
     if not operation:
         raise ConfigError("name an operation: --operation, once or more")
     if resource_pattern_type not in (Pattern.LITERAL, Pattern.PREFIXED):
         raise ConfigError("--resource-pattern-type: a rule is either literal or prefixed")
-    rules = [_rule(*one) for one in product(resources, [resource_pattern_type], people, operation)]
+    rules = [_rule(*one) for one in product(named, [resource_pattern_type], persons, operation)]
     futures = cluster.client.create_acls(rules, request_timeout=cluster.timeout)
     for future in futures.values():
         cluster.wait(future)
@@ -154,26 +205,19 @@ def add(
 @app.command()
 def remove(
     cluster: Cluster,
-    topic: TopicOption = None,
-    group: GroupOption = None,
-    transactional_id: TransactionalIdOption = None,
-    is_cluster: ClusterOption = False,
+    resources: Resources,
+    *,
     resource_pattern_type: FilterPatternOption = Pattern.LITERAL,
-    allow_principal: AllowOption = None,
-    allow_host: AllowHostOption = None,
-    deny_principal: DenyOption = None,
-    deny_host: DenyHostOption = None,
+    principals: Principals,
     operation: OperationOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Shows the rules that would go; changes nothing.")
     ] = False,
 ) -> None:
     """Removes rules and shows them. A principal or operation that is not named is any."""
-    resources = _resources(topic, group, transactional_id, is_cluster)
-    if not resources:
-        raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
-    people = _people(allow_principal, allow_host, deny_principal, deny_host, any_host=None)
-    filters = _filters(resources, resource_pattern_type, people or [(None, None, "ANY")], operation)
+    named = resources.some()
+    persons = principals.each(any_host=None) or [(None, None, "ANY")]
+    filters = _filters(named, resource_pattern_type, persons, operation)
     if dry_run:
         _print(cluster, _matching(cluster, filters))
         return
@@ -181,41 +225,7 @@ def remove(
     _print(cluster, [rule for one in futures.values() for rule in cluster.wait(one)])
 
 
-# --- resources and principals ---------------------------------------------------------------------
-
-Resource = tuple[str, str | None]
-"""(kind, name): the kind as the library names it; None is any name."""
-Person = tuple[str | None, str | None, str]
-"""(principal, host, ALLOW or DENY or ANY); None is any."""
-
-
-def _resources(topics: Names, groups: Names, transactional: Names, cluster: bool) -> list[Resource]:
-    named = (("TOPIC", topics), ("GROUP", groups), ("TRANSACTIONAL_ID", transactional))
-    found: list[Resource] = [(kind, name) for kind, names in named for name in names or ()]
-    # The library's name for the kind that is 4 in the protocol.
-    return [*found, *([("BROKER", CLUSTER_NAME)] if cluster else [])]
-
-
-def _people(
-    allowed: Names,
-    from_hosts: Names,
-    denied: Names,
-    not_from: Names,
-    any_host: str | None = ANY_HOST,
-) -> list[Person]:
-    """Each principal with each host; ConfigError for hosts of nobody and for a wrong principal."""
-    found: list[Person] = []
-    for word, principals, hosts in (("allow", allowed, from_hosts), ("deny", denied, not_from)):
-        if hosts and not principals:
-            raise ConfigError(f"--{word}-host: name a --{word}-principal, too; User:* is anybody")
-        for one in principals or ():
-            kind, colon, name = one.partition(":")
-            if not (kind and colon and name):
-                raise ConfigError(f"--{word}-principal {one}: write User:NAME")
-        from_where: Sequence[str | None] = hosts or (any_host,)
-        pairs = product(principals or (), from_where)
-        found += [(who, host, word.upper()) for who, host in pairs]
-    return found
+# --- rules ----------------------------------------------------------------------------------------
 
 
 def _filters(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,33 +25,50 @@ KINDS = ("user", "client-id", "ip")
 DEFAULT_NAME = "<default>"
 """How the entity of all who have no quota of their own is shown, as Apache Kafka's tools do."""
 
-UserOption = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user.")]
-AnyUserOption = Annotated[
-    bool, typer.Option("--user-defaults", help="All users without a quota of their own.")
-]
-ClientOption = Annotated[
-    str | None, typer.Option("--client-id", metavar="NAME", help="A client's id.")
-]
-AnyClientOption = Annotated[
-    bool, typer.Option("--client-id-defaults", help="All client ids without one of their own.")
-]
-IpOption = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address.")]
-AnyIpOption = Annotated[
-    bool, typer.Option("--ip-defaults", help="All addresses without a quota of their own.")
-]
 Part = tuple[str, str | None]
 """(kind, name); None stands for all without a quota of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """The users, clients and addresses that quotas are for."""
+
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user.")] = None
+    user_defaults: Annotated[
+        bool, typer.Option("--user-defaults", help="All users without a quota of their own.")
+    ] = False
+    client_id: Annotated[
+        str | None, typer.Option("--client-id", metavar="NAME", help="A client's id.")
+    ] = None
+    client_id_defaults: Annotated[
+        bool, typer.Option("--client-id-defaults", help="All client ids without one of their own.")
+    ] = False
+    ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address.")] = None
+    ip_defaults: Annotated[
+        bool, typer.Option("--ip-defaults", help="All addresses without a quota of their own.")
+    ] = False
+
+    def parts(self) -> list[Part]:
+        """What is named; ConfigError for what does not go together."""
+        parts: list[Part] = []
+        for kind in KINDS:
+            attribute = kind.replace("-", "_")
+            name, defaults = getattr(self, attribute), getattr(self, f"{attribute}_defaults")
+            if name is not None and defaults:
+                raise ConfigError(f"give either --{kind} or --{kind}-defaults")
+            if name == "":
+                raise ConfigError(f"--{kind} is empty: write a name, or give --{kind}-defaults")
+            if name is not None or defaults:
+                parts.append((kind, name))
+        if len(parts) > 1 and parts[-1][0] == "ip":
+            raise ConfigError("--ip has quotas of its own: name no user and no client id with it")
+        return parts
 
 
 @app.command()
 def describe(
     cluster: Cluster,
-    user: UserOption = None,
-    user_defaults: AnyUserOption = False,
-    client_id: ClientOption = None,
-    client_id_defaults: AnyClientOption = False,
-    ip: IpOption = None,
-    ip_defaults: AnyIpOption = False,
+    entity: Entity,
     strict: Annotated[
         bool, typer.Option("--strict", help="Only quotas of exactly these names.")
     ] = False,
@@ -58,8 +76,7 @@ def describe(
     """Shows the quotas of what is named, or all of them."""
     from kafka.protocol.admin import DescribeClientQuotasRequest as Ask
 
-    names = ((user, user_defaults), (client_id, client_id_defaults), (ip, ip_defaults))
-    parts = _entity(names)
+    parts = entity.parts()
     if strict and not parts:
         raise ConfigError("--strict: name a --user, --client-id or --ip")
     components = [
@@ -87,12 +104,7 @@ def describe(
 @app.command()
 def alter(
     cluster: Cluster,
-    user: UserOption = None,
-    user_defaults: AnyUserOption = False,
-    client_id: ClientOption = None,
-    client_id_defaults: AnyClientOption = False,
-    ip: IpOption = None,
-    ip_defaults: AnyIpOption = False,
+    entity: Entity,
     add: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,8 +120,7 @@ def alter(
     together."""
     from kafka.protocol.admin import AlterClientQuotasRequest as Ask
 
-    names = ((user, user_defaults), (client_id, client_id_defaults), (ip, ip_defaults))
-    parts = _entity(names)
+    parts = entity.parts()
     if not parts:
         raise ConfigError("name whose quota it is: a --user, --client-id or --ip, or the defaults")
     changes = parse_changes(add or (), delete or ())
@@ -150,20 +161,6 @@ def _number(key: str, text: str) -> float:
     if not math.isfinite(value) or value <= 0:
         raise ConfigError(f"--set {key}={text}: the value must be a number above 0")
     return value
-
-
-def _entity(names: Iterable[tuple[str | None, bool]]) -> list[Part]:
-    parts: list[Part] = []
-    for kind, (name, defaults) in zip(KINDS, names, strict=True):
-        if name is not None and defaults:
-            raise ConfigError(f"give either --{kind} or --{kind}-defaults")
-        if name == "":
-            raise ConfigError(f"--{kind} is empty: write a name, or give --{kind}-defaults")
-        if name is not None or defaults:
-            parts.append((kind, name))
-    if len(parts) > 1 and parts[-1][0] == "ip":
-        raise ConfigError("--ip has quotas of its own: name no user and no client id with it")
-    return parts
 
 
 def _names(entity: Iterable[dict[str, Any]]) -> dict[str, str | None]:
