@@ -43,19 +43,19 @@ def model_option(text: str) -> tuple[str, Any]:
 
 
 def one_of(option: str, given: str, known: Any) -> None:
-    """Raises InputError unless the option's value is one of those known."""
+    """Raise InputError unless the option's value is one of those known."""
     if given not in known:
         raise InputError(f"{option} {given}: choose one of {', '.join(known)}")
 
 
 def refuse_doubles(dumps: list[str]) -> None:
-    """Raises InputError if there is nothing to be compared."""
+    """Raise InputError if there is nothing to be compared."""
     if len(set(dumps)) < max(2, len(dumps)):
         raise InputError("DUMP: name a file for each replica, two at least and none twice")
 
 
 def show_replicas(verdict: Verdict, output: Output) -> None:
-    """Prints the verdict, and exits with its status."""
+    """Print the verdict, and exit with its status."""
     if output is Output.JSON:
         say_json(verdict_document(verdict))
     else:
@@ -64,7 +64,7 @@ def show_replicas(verdict: Verdict, output: Output) -> None:
 
 
 def show(file: str, verdict: Verdict) -> None:
-    """Prints a history's verdict, and on stderr what was found."""
+    """Print a history's verdict, and on stderr what was found."""
     say(f"{file} {WORDS[verdict.valid]}")
     for line in anomaly_lines(verdict):
         tell(f"  {line}")

@@ -150,7 +150,7 @@ def plan_of(text: str) -> Plan:
 
 
 def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
-    """Runs and judges a test in a new folder of the store. InputError, and then there is none."""
+    """Run and judge a test in a new folder of the store. InputError, and then there is none."""
     check_spec(spec)
     if spec.env == "external":
         # Needs a client of Kafka, which other tests do without.

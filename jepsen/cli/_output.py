@@ -32,19 +32,19 @@ OutputOption = Annotated[
 
 
 def say(text: str) -> None:
-    """Prints a line to stdout at once."""
+    """Print a line to stdout at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def tell(text: str) -> None:
-    """Prints progress to stderr, so that stdout holds only the result."""
+    """Print progress to stderr, so that stdout holds only the result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def say_json(document: Any) -> None:
-    """Prints a document."""
+    """Print a document."""
     say(json.dumps(document, indent=2, default=plain, ensure_ascii=False))
 
 

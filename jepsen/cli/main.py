@@ -32,7 +32,7 @@ _UsageError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 
 
 def main() -> None:
-    """Runs the command line of this process."""
+    """Run the command line of this process."""
     for name in REPORTED_BY_CALLERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str], app: typer.Typer | None = None) -> int:
-    """Runs one command, of all if no `app` is named, and returns its exit status."""
+    """Run one command, of all if no `app` is named, and return its exit status."""
     try:
         if app is None:
             from jepsen.cli.commands import app as everything

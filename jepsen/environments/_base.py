@@ -118,7 +118,7 @@ class Environment(Machines, Protocol):
         """Return the node with this broker id; None if unknown."""
 
     async def is_in_sync(self) -> bool:
-        """Whether every broker is active and every replica in sync, as reported now."""
+        """Return whether every broker is active and every replica in sync, as reported now."""
 
     async def leadership(self) -> tuple[str, int] | None:
         """Return the node of the active controller and its epoch; None if unknown."""
@@ -153,22 +153,22 @@ class KeyValues(Protocol):
     """A client of keys and values; every call raises KeyValueError."""
 
     async def open(self) -> None:
-        """Connects."""
+        """Connect."""
 
     async def close(self) -> None:
-        """Gives sessions and connections up."""
+        """Give sessions and connections up."""
 
     async def read(self, key: str) -> bytes | None:
         """The value, None if there is none."""
 
     async def write(self, key: str, value: bytes) -> int:
-        """Sets the value; the version that this made."""
+        """Set the value; the version that this made."""
 
     async def delete(self, key: str) -> int | None:
-        """Removes the key; the version that this made, None if there was no such key."""
+        """Remove the key; the version that this made, None if there was no such key."""
 
     async def cas(self, key: str, expected: bytes, value: bytes) -> bool:
-        """Sets the value if it is the expected one; whether it was."""
+        """Set the value if it is the expected one; whether it was."""
 
     async def keys(self, prefix: str) -> list[str]:
         """The keys with that prefix, without it."""
@@ -180,13 +180,13 @@ class KeyValues(Protocol):
         """The changes of keys with that prefix from a version on, for ever."""
 
     async def acquire(self, lock: str, session_timeout_s: float) -> int:
-        """Waits for the lock; its fencing token."""
+        """Wait for the lock; its fencing token."""
 
     async def write_guarded(self, key: str, value: bytes, lock: str, token: int) -> None:
-        """Sets the value if the token is that of the lock's holder."""
+        """Set the value if the token is that of the lock's holder."""
 
     async def release(self) -> None:
-        """Gives the lock back."""
+        """Give the lock back."""
 
 
 class KeyValueError(Exception):

@@ -69,7 +69,7 @@ async def open_admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 async def asked(
     bootstrap: str, ask: Callable[[AIOKafkaAdminClient], Awaitable[bool]], patience_s: float
 ) -> bool:
-    """Asks until it is so; false if it is not in time. Whatever has no answer is asked again."""
+    """Ask until it is so; false if it is not in time. Whatever has no answer is asked again."""
 
     async def once() -> bool:
         with contextlib.suppress(*ERRORS):
@@ -81,7 +81,7 @@ async def asked(
 
 
 async def until(holds: Callable[[], Awaitable[bool]], patience_s: float) -> bool:
-    """Waits until it is so; false if it is not in time."""
+    """Wait until it is so; false if it is not in time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(patience_s):
             while True:
@@ -108,7 +108,7 @@ async def all_replicas(admin: AIOKafkaAdminClient) -> dict[Partition, list[int]]
 async def reassign(
     admin: AIOKafkaAdminClient, wanted: Mapping[Partition, Sequence[int]]
 ) -> dict[Partition, int]:
-    """Gives partitions other replicas; the error code of each that was refused. KafkaError."""
+    """Give partitions other replicas; the error code of each that was refused. KafkaError."""
     by_topic: Any = [
         (topic, [(number, list(wanted[topic, number]), {}) for _, number in keys], {})
         for topic, keys in groupby(sorted(wanted), key=lambda one: one[0])
@@ -126,7 +126,7 @@ async def reassign(
 
 
 async def unregister(admin: AIOKafkaAdminClient, broker_id: int) -> None:
-    """Has the cluster forget a broker, if it knows it. KafkaError."""
+    """Have the cluster forget a broker, if it knows it. KafkaError."""
     answer: Any = await admin._send_to_controller(_UnregisterBroker(broker_id))
     if answer.error_code not in (0, BROKER_ID_NOT_REGISTERED):
         raise for_code(answer.error_code)(answer.error_message)
@@ -288,7 +288,7 @@ class BrokerMembership:
         """The replicas of the partitions that were moved, as they were before."""
 
     async def remove(self, broker_id: int | None) -> list[str]:
-        """Takes a broker out of the cluster, any if none is named; who it was.
+        """Take a broker out of the cluster, any if none is named; who it was.
 
         Nobody if all is not well at first, or if it cannot be drained in time: then it stays.
         """
@@ -328,7 +328,7 @@ class BrokerMembership:
         return self._random.choice(ids) if len(ids) > 1 else None
 
     async def _drained(self, admin: AIOKafkaAdminClient, broker_id: int) -> bool:
-        """Whether nothing is on the broker any more; what is, is asked to move."""
+        """Return whether nothing is on the broker any more; what is, is asked to move."""
         ids = await broker_ids(admin)
         replicas = await all_replicas(admin)
         held = {key: ids for key, ids in replicas.items() if broker_id in ids}
@@ -421,7 +421,7 @@ class BrokerRoles:
 
 
 async def all_in_sync(bootstrap: str, brokers: int) -> bool:
-    """Whether so many brokers serve, and each partition has all its replicas in sync."""
+    """Return whether so many brokers serve, and each partition has all its replicas in sync."""
     with contextlib.suppress(*ERRORS):
         async with asyncio.timeout(ASK_S), open_admin(bootstrap) as admin:
             if len(await broker_ids(admin)) < brokers:

@@ -53,7 +53,7 @@ class Control:
     """
 
     def __init__(self, command: str) -> None:
-        """Asks for the nodes. InputError for a program that does not say which there are."""
+        """Ask for the nodes. InputError for a program that does not say which there are."""
         self._words = split(command)
         try:
             answer = subprocess.run(
@@ -72,7 +72,7 @@ class Control:
         return [node.name for node in self.nodes if node.role == role]
 
     async def do(self, what: str, node: str) -> None:
-        """Waits until it is done. RuntimeError, with the program's last words, if it is not."""
+        """Wait until it is done. RuntimeError, with the program's last words, if it is not."""
         process = await asyncio.create_subprocess_exec(
             *self._words,
             what,
@@ -147,7 +147,7 @@ async def check_cluster(bootstrap_servers: str, topic: str, *, keys: int, replic
 
 
 async def _asked(address: str) -> str:
-    """Asks for the versions of its requests, as every client of Kafka does; why that fails."""
+    """Ask for the versions of its requests, as every client of Kafka does; why that fails."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and int(port) < 1 << 16):
         return f"{address}: write HOST:PORT, with a port below 65536"
@@ -170,7 +170,7 @@ async def _asked(address: str) -> str:
 async def answers_kafka(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience_s: float
 ) -> bool:
-    """Whether an ApiVersions request of version 0 is answered in time, and wholly."""
+    """Return whether an ApiVersions request of version 0 is answered in time, and wholly."""
     request = struct.pack(">hhih", API_VERSIONS, 0, CORRELATION, -1)
     try:
         async with asyncio.timeout(patience_s):
@@ -220,7 +220,7 @@ class Witness:
         return None
 
     async def still_answers(self) -> bool:
-        """Whether the broker answers on, `GRACE_S` after it should have stopped."""
+        """Return whether the broker answers on, `GRACE_S` after it should have stopped."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + GRACE_S
         while await answers_kafka(self._reader, self._writer, SILENCE_S):
@@ -230,14 +230,14 @@ class Witness:
         return False
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
 
 async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) -> None:
-    """Raises InputError, TimeoutError or OSError."""
+    """Raise InputError, TimeoutError or OSError."""
     # Loaded here: nobody who cannot connect needs a client.
     from aiokafka import AIOKafkaConsumer, TopicPartition
     from aiokafka.errors import KafkaError

@@ -143,7 +143,7 @@ async def change_voters(
     cluster_id: str,
     request: ChangeVotersRequest,
 ) -> bool:
-    """Asks one controller after the other, by host and port, until it is done.
+    """Ask one controller after the other, by host and port, until it is done.
 
     False if it was not in PATIENCE_S; then it may come about yet.
     """

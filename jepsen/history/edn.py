@@ -128,7 +128,7 @@ class _Reader:
         return EdnError(f"line {line}: {why} near {self._text[self._end : self._end + 20]!r}")
 
     def value(self, depth: int) -> Any:
-        """Reads the current value and moves on to the next token."""
+        """Read the current value and move on to the next token."""
         kind, token = self.kind, self._token
         if depth > DEPTH_MAX:
             raise self._error("nested too deeply")
@@ -154,7 +154,7 @@ class _Reader:
         return self.value(depth + 1)
 
     def discard(self, depth: int) -> None:
-        """Skips `#_` and the value after it."""
+        """Skip `#_` and the value after it."""
         self._advance()
         self._next(depth)
 

@@ -63,7 +63,7 @@ def kept(table: DataFrame, path: Path) -> DataFrame:
 
 
 def refuse(rows: DataFrame) -> None:
-    """Raises InputError if there is a row (history, refused: why)."""
+    """Raise InputError if there is a row (history, refused: why)."""
     row = rows.first()
     if row is not None:
         raise refusal(row["history"], row["refused"])

@@ -52,7 +52,7 @@ class Question:
 
     @property
     def by_key(self) -> bool:
-        """Whether a key's verdict has nothing to do with other keys."""
+        """Return whether a key's verdict has nothing to do with other keys."""
         return self.checker == LINEARIZABLE
 
 

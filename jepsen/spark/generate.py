@@ -121,7 +121,7 @@ def _plan(recipe: Recipe, rng: np.random.Generator, keys: int) -> _Plan:
 def _plant(
     plan: _Plan, wrong: Array, recipe: Recipe, rng: np.random.Generator
 ) -> list[tuple[int, int, int]]:
-    """Puts the three operations into the keys; (operation, key, value) of what is read wrongly."""
+    """Put the three operations into the keys; (operation, key, value) of what is read wrongly."""
     count = len(plan.f)
     one, other = count + DOMAIN, count + DOMAIN + 1
     misread = []
@@ -359,7 +359,7 @@ _SCHEMA = pa.schema([field for field in OPERATIONS if field.name != "history"])
 
 
 def generate(recipe: Recipe, folder: Path) -> None:
-    """Makes `folder` with `operations`, Parquet with the columns of `OPERATIONS`, and
+    """Make `folder` with `operations`, Parquet with the columns of `OPERATIONS`, and
     `expected.json`: each anomaly that is to be found. Raises InputError; see `Recipe.refuse`.
     """
     recipe.refuse()

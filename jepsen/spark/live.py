@@ -321,7 +321,7 @@ class _KeyJudge:
         return [key for key in found if key in fits]
 
     def _searched(self, rows: Mapping[str, dict[str, Any]], operations: pa.Table) -> list[int]:
-        """Judges keys one by one; which of the operations are needed."""
+        """Judge keys one by one; which of the operations are needed."""
         mine: dict[str, list[tuple[int, Operation]]] = {}
         for number, (_, _, key, one) in enumerate(operations_of(operations.to_batches())):
             mine.setdefault(key, []).append((number, one))
@@ -336,7 +336,7 @@ class _KeyJudge:
         return needs
 
     def _look(self, row: dict[str, Any], mine: Sequence[Operation]) -> KeyCheckpoint:
-        """Judges a key, and writes into its row what is known of it."""
+        """Judge a key, and write into its row what is known of it."""
         checkpoint = _checkpoint_of(row)
         row["valid"], row["why_unknown"] = UNKNOWN, ""
         limits = self._question.limits
@@ -621,7 +621,7 @@ class _BatchJudge:
         """When the last micro-batch was judged."""
 
     def take(self, batch: DataFrame, number: int) -> None:
-        """Judges all that has come with this micro-batch."""
+        """Judge all that has come with this micro-batch."""
         try:
             seen = self._judge(batch, number)
         except InputError as error:
@@ -689,7 +689,7 @@ def watch(
 
 
 def _follow(query: StreamingQuery, judging: _BatchJudge, idle_s: float) -> None:
-    """Returns when the judge wants no more, or for so long nothing has come.
+    """Return when the judge wants no more, or for so long nothing has come.
 
     What it takes to start the stream and to look for the first time does not count: that may be
     longer than the time in which a writer has written all.

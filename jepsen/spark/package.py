@@ -26,7 +26,7 @@ def write_archive(path: Path) -> None:
 
 
 def write_package(folder: Path) -> tuple[Path, Path]:
-    """Writes the archive and the script into the folder, and returns their paths."""
+    """Write the archive and the script into the folder, and return their paths."""
     archive, script = folder / ARCHIVE, folder / SCRIPT
     write_archive(archive)
     script.write_text(_SCRIPT)

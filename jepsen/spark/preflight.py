@@ -47,7 +47,7 @@ _NOISE = re.compile(
 
 
 def refuse_files(files: Sequence[str], *, histories: bool = True) -> int:
-    """Raises InputError for the first that is missing, unreadable or no history.
+    """Raise InputError for the first that is missing, unreadable or no history.
 
     Without `histories` their content is not looked at. Returns the bytes of all that are text, 0 if
     there is a Parquet folder among them.
@@ -57,7 +57,7 @@ def refuse_files(files: Sequence[str], *, histories: bool = True) -> int:
 
 
 def refuse_other_workloads(files: Sequence[str]) -> None:
-    """Raises InputError for the first run whose operations are no reads and writes of registers.
+    """Raise InputError for the first run whose operations are no reads and writes of registers.
 
     Without `--checker` they would be taken for such, which Spark finds out after a minute.
     """
@@ -104,7 +104,7 @@ def _refuse_file(path: Path, *, histories: bool) -> int:
 
 
 def refuse_master(master: str) -> None:
-    """Raises InputError if `spark://host:port[,host:port…]` names nobody who answers."""
+    """Raise InputError if `spark://host:port[,host:port…]` names nobody who answers."""
     if not master.startswith("spark://"):
         return
     problems = []
@@ -166,7 +166,7 @@ class SparkErrors:
 
 @contextmanager
 def spark_errors() -> Iterator[SparkErrors]:
-    """Restores what `SparkErrors` changes in the process, when the session has ended."""
+    """Restore what `SparkErrors` changes in the process, when the session has ended."""
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
     try:

@@ -68,7 +68,7 @@ class Recipe:
         return range(key * self.faults // self.keys, (key + 1) * self.faults // self.keys)
 
     def refuse(self) -> None:
-        """Raises InputError if there is no place for so many faults, or none for barriers."""
+        """Raise InputError if there is no place for so many faults, or none for barriers."""
         if self.barrier_every and self.workload == LOG:
             raise InputError(f"--barrier-every {self.barrier_every}: only for registers, not log")
         if not self.faults:

@@ -301,7 +301,7 @@ def _read(text: pa.BinaryScalar, kind: Any) -> Array:
 
 
 def _widen(numbers: Sequence[pa.BinaryScalar], columns: Array) -> None:
-    """Writes (a, b, invoked, returned) of a package."""
+    """Write (a, b, invoked, returned) of a package."""
     small = len(numbers[0].as_buffer()) < columns[0].nbytes
     for number, column in zip(numbers, columns, strict=True):
         column[:] = _read(number, np.int32 if small else np.int64)

@@ -45,7 +45,7 @@ FROM {{operations}} GROUP BY ALL ORDER BY history, second, f
 
 
 def keep_series(operations: DataFrame, folder: Path) -> None:
-    """Writes `latency` and `availability` below the folder, both Parquet with a row a history,
+    """Write `latency` and `availability` below the folder, both Parquet with a row a history,
     function and second of the test.
 
     `latency`: of operations that began in that second, by how they ended: how many, p50_ns, p95_ns,

@@ -164,7 +164,7 @@ def _settings_of_its_own(master: str, memory: str, folder: str) -> dict[str, Any
 
 
 def _ship(spark: SparkSession, folder: Path) -> None:
-    """Lets executors on other machines import this package."""
+    """Let executors on other machines import this package."""
     if spark.sparkContext.master.startswith("local[") or not Path(__file__).exists():
         return  # they have it, or all have it from an archive already
     write_archive(folder / ARCHIVE)

@@ -57,7 +57,7 @@ class Network:
         """Nothing is held up any more; not in use after that."""
 
     def remove(self) -> None:
-        """Takes away what is left when all nodes have ended, however far the start came."""
+        """Take away what is left when all nodes have ended, however far the start came."""
 
 
 PIECE_BYTES = 64 * 1024
@@ -113,7 +113,7 @@ class RelayNetwork(Network):
 
 
 def _hide(node: LocalNode, properties: Path, behind: int) -> None:
-    """Has the node listen behind its relay."""
+    """Have the node listen behind its relay."""
     listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
     hidden = f"listeners={listener}://{HOST}:{behind}"
     lines = [
@@ -140,7 +140,7 @@ class Relays:
         self._asking: asyncio.Task[None] | None = None
 
     async def open(self, node: str, port: int, behind: int) -> None:
-        """Relays what comes to `port` to the node, which listens on the port `behind`."""
+        """Relay what comes to `port` to the node, which listens on the port `behind`."""
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
@@ -154,7 +154,7 @@ class Relays:
         self._servers.append(await asyncio.start_server(accept, HOST, port))
 
     async def close(self) -> None:
-        """Ends every connection."""
+        """End every connection."""
         for server in self._servers:
             server.close()
         for task in list(self._tasks):
@@ -199,7 +199,7 @@ class Relays:
         *,
         back: bool,
     ) -> None:
-        """Carries one direction to its end."""
+        """Carry one direction to its end."""
         while piece := await reader.read(PIECE_BYTES):
             if self._links:
                 await self._passable(connection, back=back)
@@ -211,7 +211,7 @@ class Relays:
         writer.write_eof()
 
     async def _crossed(self, connection: _Connection, size: int, *, back: bool) -> None:
-        """Takes as long as the link needs for a piece."""
+        """Take as long as the link needs for a piece."""
         while connection.source is None:
             await self._ask()
         quality = self._qualities.get(connection.link(back=back))
@@ -227,7 +227,7 @@ class Relays:
             await self._changed.wait()
 
     async def _ask(self) -> None:
-        """Finds out who has the connections; one look serves all that wait."""
+        """Find out who has the connections; one look serves all that wait."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._look())
         await asyncio.shield(self._asking)

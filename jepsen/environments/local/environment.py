@@ -75,7 +75,7 @@ def allow_writes(pid: int) -> None:
 
 
 def damage(data: Path, kind: str) -> list[str]:
-    """Damages the logs of a broker that does not run, and says which (paths below `data`)."""
+    """Damage the logs of a broker that does not run, and say which (paths below `data`)."""
     done = []
     for segment in _grown(data):
         _DAMAGES[kind](segment)
@@ -193,12 +193,12 @@ class LocalEnvironment(Environment):
         return SUPPORTED
 
     def start(self) -> None:
-        """Starts every node."""
+        """Start every node."""
         self._network.prepare(self._cluster.layout.nodes, self._directory)
         self._cluster.start_all()
 
     async def wait_ready(self, progress: Callable[[str], None]) -> None:
-        """Returns when all serve; raises ClusterError if that takes too long."""
+        """Return when all serve; raises ClusterError if that takes too long."""
         await self._network.open(self._pids)
         wanted = {node.node_id for node in self._cluster.layout.brokers}
         active: set[int] = set()
@@ -213,11 +213,11 @@ class LocalEnvironment(Environment):
         raise ClusterError(f"not ready after {READY_S:g} s: see {self._cluster.log_hint}")
 
     async def close(self) -> None:
-        """Ends what stands between the nodes."""
+        """End what stands between the nodes."""
         await self._network.close()
 
     def stop(self) -> None:
-        """Ends every process of the cluster; its data and logs stay."""
+        """End every process of the cluster; its data and logs stay."""
         self._cluster.kill_all()
         self._close_launcher()
         self._network.remove()
@@ -269,7 +269,7 @@ class LocalEnvironment(Environment):
         return await asyncio.to_thread(self._cluster.is_healthy, ASK_S)
 
     async def committed_at_rest(self) -> int | None:
-        """Waits until the cluster has settled; up to where its metadata are committed then.
+        """Wait until the cluster has settled; up to where its metadata are committed then.
 
         None if that takes too long.
         """

@@ -100,7 +100,7 @@ class Topology:
         return dict(zip(self.nodes, map(str, hosts), strict=False))
 
     def building(self) -> Iterator[Batch]:
-        """Makes all but the detours."""
+        """Make all but the detours."""
         host = next(self.network.hosts())
         names = [self.hub, *map(self.namespace, self.nodes)]
         yield Batch(
@@ -133,13 +133,13 @@ class Topology:
             yield f"link set dev {node} master {_BRIDGE} up"
 
     def placing(self, node: str, device: str) -> Iterator[Batch]:
-        """Makes a TUN device of the host's the detour of a node."""
+        """Make a TUN device of the host's the detour of a node."""
         namespace = self.namespace(node)
         yield Batch("", (f"link set dev {device} netns {namespace} name {DETOUR}",))
         yield Batch(namespace, (f"link set dev {DETOUR} mtu {MTU} up",))
 
     def rerouting(self, before: Iterable[Link], after: Iterable[Link]) -> list[Batch]:
-        """Sends what is meant for these links, and no other, over detours."""
+        """Send what is meant for these links, and no other, over detours."""
         before, after = set(before), set(after)
         lines: dict[str, list[str]] = {}
         for source, destination in sorted(before ^ after):
@@ -217,7 +217,7 @@ class NamespaceNetwork(Network):
     """One for each node; as all of `Network`, for one cluster of one process at a time."""
 
     def __init__(self) -> None:
-        """Sweeps what killed runs left. ClusterError if `ip` cannot say what there is."""
+        """Sweep what killed runs left. ClusterError if `ip` cannot say what there is."""
         self._ip = _find_ip() or "ip"
         self._pid = os.getpid()
         self._topology: Topology | None = None
@@ -270,7 +270,7 @@ class NamespaceNetwork(Network):
         await self._reroute()
 
     async def _reroute(self) -> None:
-        """Has the routes follow the router."""
+        """Have the routes follow the router."""
         assert self._topology is not None
         wanted = self._router.links
         batches = self._topology.rerouting(self._rerouted, wanted)
@@ -278,7 +278,7 @@ class NamespaceNetwork(Network):
         await asyncio.gather(*(asyncio.to_thread(self._run, batch) for batch in batches))
 
     def _carry(self, tun: int) -> None:
-        """Takes what nodes have sent into a detour, and lets it go on or not."""
+        """Take what nodes have sent into a detour, and let it go on or not."""
         loop = asyncio.get_running_loop()
         for _ in range(PACKETS_AT_ONCE):
             try:
@@ -338,7 +338,7 @@ class NamespaceNetwork(Network):
         return [line.split()[0] for line in lines if line.strip()]
 
     def _sweep(self) -> None:
-        """Takes away what a harness left that was killed, with its nodes."""
+        """Take away what a harness left that was killed, with its nodes."""
         owners = {pid for name in self._namespaces() if (pid := owner(name)) is not None}
         for pid in sorted(owners):
             if pid == self._pid or not psutil.pid_exists(pid):
@@ -352,7 +352,7 @@ class NamespaceNetwork(Network):
             logger.warning("perhaps not all of process %d's network is gone: %s", pid, error)
 
     def _dismantle(self, pid: int) -> None:
-        """Takes the network of that process away, and ends what still runs in it."""
+        """Take the network of that process away, and end what still runs in it."""
         names = [name for name in self._namespaces() if owner(name) == pid]
         for name in names:
             for member in _call([self._ip, "netns", "pids", name]).split():

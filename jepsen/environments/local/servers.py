@@ -127,7 +127,7 @@ def metadata_batches(disk: NodeDisk) -> Iterator[HeldBatch]:
 
 
 def summary_of(disk: NodeDisk) -> LogSummary:
-    """Reads the node's log once. DamagedLogError."""
+    """Read the node's log once. DamagedLogError."""
     paths = segments(disk.metadata)
     start = end = int(Path(paths[0]).stem) if paths else 0
     epoch, claims, voters = 0, list[Claim](), tuple[int, ...]()
@@ -312,7 +312,7 @@ def replicas_of(
 
 
 def _is_of(directory: Path, topic: TopicImage) -> bool:
-    """Whether the directory is of this topic, not of one that had its name before."""
+    """Return whether the directory is of this topic, not of one that had its name before."""
     try:
         text = (directory / PARTITION_METADATA).read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -321,7 +321,7 @@ def _is_of(directory: Path, topic: TopicImage) -> bool:
 
 
 def is_compacted(image: MetadataImage, topic: TopicImage) -> bool:
-    """Whether records of the topic may be gone from the middle of a log."""
+    """Return whether records of the topic may be gone from the middle of a log."""
     return "compact" in image.config(TOPIC_RESOURCE, topic.name).get("cleanup.policy", "")
 
 
@@ -344,7 +344,7 @@ class _Findings:
     """Batches that two copies or more hold."""
 
     def add(self, compared: Compared) -> None:
-        """Counts what was compared, and keeps what was found."""
+        """Count what was compared, and keep what was found."""
         self.compared += compared.shared
         if compared.anomaly is not None:
             self.anomalies.append(compared.anomaly)
@@ -414,7 +414,7 @@ def _newness(log: LogSummary) -> tuple[int, int]:
 def _minorities(
     controllers: Sequence[NodeDisk], summaries: Mapping[str, LogSummary], committed: int
 ) -> Iterator[Anomaly]:
-    """Whether too few voters have what was committed."""
+    """Return whether too few voters have what was committed."""
     logs = {disk.node.node_id: summaries[disk.node.name] for disk in controllers}
     voters = max(logs.values(), key=_newness).voters or tuple(logs)
     ends = {str(voter): logs[voter].end for voter in voters if voter in logs}

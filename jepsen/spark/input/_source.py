@@ -164,7 +164,7 @@ def _row(line: str, begin: int) -> dict[str, Any]:
 
 
 def refuse_gaps(lines: pa.Table, first: int) -> None:
-    """Raises HistoryError if the lines are not numbered from there on."""
+    """Raise HistoryError if the lines are not numbered from there on."""
     found = lines["index"].to_numpy()
     wanted = np.arange(first, first + len(found))
     wrong = np.flatnonzero(found != wanted)
@@ -248,7 +248,7 @@ FILE_ROWS = 500_000
 
 
 def stage(files: Sequence[str], failures: str, folder: Path) -> None:
-    """Writes the operations of text files below the folder. Raises InputError, naming the file.
+    """Write the operations of text files below the folder. Raises InputError, naming the file.
 
     `failures` as for `jepsen check`: `auto`, `observe` or `ignore`.
     """
@@ -281,7 +281,7 @@ def rows_of(file: str, failures: str) -> Iterator[tuple[object, ...]]:
 
 @contextmanager
 def readable(file: str) -> Iterator[None]:
-    """Raises InputError, naming the file, where it turns out to be no history."""
+    """Raise InputError, naming the file, where it turns out to be no history."""
     try:
         yield
     except UnicodeDecodeError:

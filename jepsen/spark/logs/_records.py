@@ -157,7 +157,7 @@ class _Read:
     """Of the values that are no integers."""
 
     def note(self, row: int, sends: Sequence[Record], polls: Sequence[Record]) -> None:
-        """Adds the records of an operation. Raises TypeError and EdnError."""
+        """Add the records of an operation. Raises TypeError and EdnError."""
         sent = {(record.key, record.value) for record in sends}
         found, texts = [], []
         for kind, records in ((0, sends), (POLL, polls)):
@@ -246,7 +246,7 @@ class _Piece:
         return Mops(*(column[order] for column in mops))
 
     def _take(self, rows: Any) -> None:
-        """Reads the records of operations one after the other."""
+        """Read the records of operations one after the other."""
         texts = self._batch.column("text").take(pa.array(rows)).to_pylist()
         for row, text in zip(rows.tolist(), texts, strict=True):
             self._take_one(row, text)
@@ -453,7 +453,7 @@ class Block:
         return np.flatnonzero(self.send & self.unknown & self.seen[self.value])
 
     def place(self, committed: Any) -> None:
-        """Finds the place of each value. `committed`: two rows of numbers, the group and the line
+        """Find the place of each value. `committed`: two rows of numbers, the group and the line
         of operations of unknown outcome that took effect, as other keys show.
         """
         took: Any = np.zeros(self.operations, bool)
@@ -480,7 +480,7 @@ class Block:
         self._find_pairs(value, place)
 
     def _find_pairs(self, value: Any, place: Any) -> None:
-        """Sorts out values of several places, and places of several values."""
+        """Sort out values of several places, and places of several values."""
         twice: Any = np.zeros(len(self.place_of), bool)
         twice[value[self.place_of[value] != place]] = True
         shared: Any = np.zeros(len(self._some_value), bool)
