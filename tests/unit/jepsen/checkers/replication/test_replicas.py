@@ -10,8 +10,7 @@ import pytest
 
 from jepsen.checkers.replication import check_replicas
 from jepsen.cli.main import run
-from jepsen.log_files import read_dump
-from jepsen.log_files._dumps import Held
+from jepsen.log_files import Held, read_dump
 
 pytestmark = pytest.mark.req("J4")
 

@@ -1,14 +1,26 @@
-"""What the replicas of a log hold, from dumps of their files.
+"""Batches and records of logs, read from files or from dumps of them.
 
-A dump is what `raftctl log dump --output json LOG_DIR` prints on a broker, or what Kafka's
-`kafka-dump-log` does of segments with `--print-data-log`; told apart line by line.
+`batch_headers` reads record batches from bytes. `read_dump` reads what `raftctl log dump` or
+Kafka's `kafka-dump-log` prints, and recognizes the form line by line.
+
+The package follows the published format, not a broker's code, so a bug of the broker stays
+visible. It must not import raftctl or broker, and it decides nothing about correctness: the
+checkers of `jepsen.checkers.replication` compare what is read here.
+
+Invariants: a batch that is cut short at the end is not returned. Whether a batch's checksum
+matches is for its caller to ask (`BatchHeader.is_right`).
+
+Source: Kafka's record batch, magic 2 (KIP-98).
 """
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crc32c import crc32c
 
 from jepsen.checkers.replication.trace import METADATA_LOG
 from jepsen.errors import InputError
@@ -16,6 +28,46 @@ from jepsen.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+_HEADER = struct.Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+_PREFIX_BYTES = 12
+"""Of base offset and length, which the length leaves out."""
+_CHECKED_FROM = 21
+"""What the CRC is of begins here."""
+
+
+class BatchHeader(NamedTuple):
+    """The header of a batch."""
+
+    position: int
+    """Its first byte."""
+    size: int
+    """All its bytes."""
+    base_offset: int
+    end_offset: int
+    """Behind its last record."""
+    epoch: int
+    """Of the leader that appended it."""
+    crc: int
+
+    def is_right(self, data: bytes) -> bool:
+        """Return whether these bytes, all of the batch, are as they were written."""
+        return bool(crc32c(memoryview(data)[_CHECKED_FROM:]) == self.crc)
+
+
+def batch_headers(data: bytes) -> Iterator[BatchHeader]:
+    """Return the headers of consecutive batches, up to the first incomplete one."""
+    position = 0
+    while len(data) - position >= _HEADER.size:
+        base, length, epoch, _magic, crc, _attributes, delta = _HEADER.unpack_from(data, position)
+        size = _PREFIX_BYTES + length
+        if length < _HEADER.size - _PREFIX_BYTES or len(data) - position < size:
+            return
+        yield BatchHeader(position, size, base, base + delta + 1, epoch, crc)
+        position += size
+
 
 _FILE = re.compile(r"Dumping (.+)")
 _BATCH = re.compile(r"baseOffset: (\d+) .*partitionLeaderEpoch: (-?\d+)")
