@@ -47,7 +47,9 @@ class Findings:
 
     @classmethod
     def of_rows(cls, rows: DataFrame) -> Findings:
-        """From a kept table with the columns of `jepsen.spark._search.VERDICTS`. See `refuse`."""
+        """Return the findings of a kept table with the columns of `jepsen.spark._search.VERDICTS`.
+        See `refuse`.
+        """
         refuse(rows.where("refused <> ''"))
         anomalies = rows.select("history", "key", sql.explode("anomalies").alias("anomaly"))
         return cls(
@@ -56,7 +58,7 @@ class Findings:
 
 
 def kept(table: DataFrame, path: Path) -> DataFrame:
-    """The table as a file, so that it is computed once."""
+    """Return the table as a file, so that it is computed once."""
     table.write.parquet(str(path))
     # With its schema, or a job would look it up in the file.
     return table.sparkSession.read.schema(table.schema).parquet(str(path))
@@ -70,7 +72,7 @@ def refuse(rows: DataFrame) -> None:
 
 
 def refusal(history: str, why: str) -> InputError:
-    """That this is no history for the checker."""
+    """Return the refusal of a history that is none for the checker."""
     return InputError(
         f"{history}: not a history for this checker ({why}): choose another --checker or --model"
     )
@@ -78,7 +80,7 @@ def refusal(history: str, why: str) -> InputError:
 
 @contextmanager
 def refused_by_tasks() -> Iterator[None]:
-    """An InputError that a task has raised is raised here."""
+    """Raise the InputError that a task has raised."""
     try:
         yield
     except PythonException as error:

@@ -71,19 +71,19 @@ VERDICTS_SQL = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What the search of one key may take; after that the key is unknown."""
+    """Bounds on the search of one key; beyond them the key is unknown."""
 
     time_s: float = 300.0
     memory_bytes: int = 1 << 30
 
 
 def verdict_word(valid: Valid) -> str:
-    """The verdict as text."""
+    """Return the verdict as text."""
     return {True: VALID, False: INVALID, "unknown": UNKNOWN}[valid]
 
 
 def anomaly_row(anomaly: Anomaly, *, allowed: bool = False) -> dict[str, Any]:
-    """The anomaly, or note if it is allowed, as a value of `ANOMALY`."""
+    """Return the anomaly, or note if it is allowed, as a value of `ANOMALY`."""
     detail = with_text_keys(dict(anomaly.detail))
     text = json.dumps(detail, default=plain, ensure_ascii=False)
     return {"name": anomaly.name, "detail": text, "lines": list(anomaly.ops), "allowed": allowed}
@@ -191,7 +191,7 @@ NO_KEY = "null"
 
 
 def check_histories(operations: DataFrame, checker: str) -> DataFrame:
-    """A row of `VERDICTS` for each history. One task holds a history as a whole."""
+    """Return a row of `VERDICTS` for each history. One task holds a history as a whole."""
     together = operations.select(*READ_COLUMNS).repartition("history")
     ordered = together.sortWithinPartitions("history", "invoke_index")
     return ordered.mapInArrow(partial(_checked_histories, checker=checker), VERDICTS_SQL)

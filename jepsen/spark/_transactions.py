@@ -141,7 +141,8 @@ FROM reasons
 
 
 def check_cycles(histories: Histories, scratch: Path, consistency: str) -> Findings:
-    """All that `check_list_append` finds but what a stricter model forbids; a verdict a history.
+    """Return all that `check_list_append` finds but what a stricter model forbids; a verdict a
+    history.
 
     Raises InputError for other operations.
     """
@@ -187,12 +188,12 @@ class Cycles(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of all that may be found."""
+        """Names of all anomalies that may be found."""
         return [f"{name}{suffix}" for name in CYCLES for suffix in ("", "-process", "-realtime")]
 
 
 def cycles_of(shown: DataFrame, operations: DataFrame, scratch: Path, wanted: Cycles) -> DataFrame:
-    """The anomalies (`FOUND`) of rows of `SHOWN`, and the cycles that their edges make.
+    """Return the anomalies (`FOUND`) of rows of `SHOWN`, and the cycles that their edges make.
 
     `operations`: of the columns of `OPERATIONS` those that transactions and their order have.
     """

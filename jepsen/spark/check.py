@@ -41,7 +41,7 @@ SHOWN_MAX = 100
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be found out."""
+    """Question that a check answers."""
 
     checker: str
     model: str = "cas-register"

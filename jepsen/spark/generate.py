@@ -207,12 +207,12 @@ Pairs = list[tuple[int, int]]
 
 
 def name_of(key: int) -> str:
-    """A log's key."""
+    """Return a log's key."""
     return f"log-{key}"
 
 
 def planted(recipe: Recipe, key: int) -> dict[int, str]:
-    """The faults of a key: number of the send to kind."""
+    """Return the faults of a key: number of the send to kind."""
     faults = recipe.faults_of(key)
     rng = random.Random(f"{recipe.seed} {key} faults")
     polls = range(1, recipe.operations_a_key // POLL_SENDS - 1)
@@ -376,12 +376,12 @@ def generate(recipe: Recipe, folder: Path) -> None:
 
 
 def expected(recipe: Recipe) -> Iterator[Expected]:
-    """Each anomaly that is to be found."""
+    """Return each anomaly that is to be found."""
     return _expected_of_logs(recipe) if recipe.workload == LOG else _expected_of_registers(recipe)
 
 
 def group_batches(recipe: Recipe, group: int) -> Iterator[pa.RecordBatch]:
-    """The operations of a group of keys, with the columns of `OPERATIONS` but `history`."""
+    """Return the operations of a group of keys, with the columns of `OPERATIONS` but `history`."""
     make = _log_batches if recipe.workload == LOG else _register_batches
     for columns in make(recipe, group):
         yield _batch(columns)

@@ -124,7 +124,7 @@ LIVE_SHARE_MIN = 0.25
 
 
 class Asked(NamedTuple):
-    """What a task is to find out, and where what is known stands."""
+    """Question of a task, and the place of the state that is known."""
 
     question: Question
     scratch: Path
@@ -136,7 +136,7 @@ class Asked(NamedTuple):
     """Anomalies that a task hands back, the first in the history."""
 
     def folder(self, number: int) -> Path:
-        """Where a micro-batch leaves what is known."""
+        """Return the folder in which a micro-batch leaves its state."""
         return self.scratch / f"known-{number}"
 
 
@@ -160,8 +160,8 @@ def _task(batches: Iterable[pa.RecordBatch], *, asked: Asked) -> Iterator[pa.Rec
 
 
 def taken(came: pa.Table, asked: Asked, partition: int, attempt: int) -> pa.RecordBatch:
-    """What is known of a partition's keys (`_SEEN`) with these rows of `NEEDED`, the operations
-    that have ended and those that are open.
+    """Return what is known of a partition's keys (`_SEEN`) with these rows of `NEEDED`, the
+    operations that have ended and those that are open.
 
     It may run twice, even at the same time, as another `attempt`.
     """
@@ -526,7 +526,7 @@ _REFUSED = re.compile(r"HistoryError: (.+)")
 
 
 class Seen(NamedTuple):
-    """What was found when so much of the history was there."""
+    """Findings on a part of the history."""
 
     operations: int
     """That have ended."""
@@ -632,7 +632,7 @@ class _BatchJudge:
 
 
 def so_far(verdict: Verdict) -> Verdict:
-    """The verdict without what only the end can show."""
+    """Return the verdict without what only the end can show."""
     found = tuple(one for one in verdict.anomalies if one.name not in NOT_YET)
     if found == verdict.anomalies:
         return verdict  # it may be invalid without a word, where the search for one ran out

@@ -18,7 +18,7 @@ sys.exit(run(sys.argv[1:], app))
 
 
 def write_archive(path: Path) -> None:
-    """The package as a file that executors import it from."""
+    """Return the package as a file that executors import it from."""
     package = Path(__file__).parents[1]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sorted(package.rglob("*.py")):

@@ -121,7 +121,7 @@ def refuse_master(master: str) -> None:
 
 
 class SparkErrors:
-    """What Spark writes to stderr: lines pass on their way to the process's own.
+    """Filter of Spark's stderr: its lines pass on their way to the process's own.
 
     After Ctrl-C nothing passes: what Spark says of its own end is of no use.
     """
@@ -188,7 +188,7 @@ class Progress:
         self.ended = threading.Event()
 
     def begin(self, what: str) -> None:
-        """From now on it is this."""
+        """Take this as the present state."""
         self._what = what
         self._say()
 

@@ -55,16 +55,16 @@ class Recipe:
 
     @property
     def groups(self) -> int:
-        """How many such groups there are."""
+        """Number of such groups."""
         return -(-self.keys // self.group_keys)
 
     def keys_of(self, group: int) -> range:
-        """The keys of a group."""
+        """Return the keys of a group."""
         first = group * self.group_keys
         return range(first, min(first + self.group_keys, self.keys))
 
     def faults_of(self, key: int) -> range:
-        """The numbers of the faults that are planted in a key; they are spread evenly."""
+        """Return the numbers of the faults that are planted in a key; they are spread evenly."""
         return range(key * self.faults // self.keys, (key + 1) * self.faults // self.keys)
 
     def refuse(self) -> None:

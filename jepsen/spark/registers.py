@@ -335,7 +335,7 @@ JUDGED_SQL = "history string, key string, operations long, verdict byte"
 
 
 def is_for_kernel(histories: Histories, initial: Any) -> bool:
-    """Whether the compiled search is there, knows the first value, and is worth its start."""
+    """Return whether the compiled search exists, knows the first value, and is worth its start."""
     known = initial is None or (type(initial) is int and abs(initial) < _NUMBERS_MAX)
     return known and histories.rows >= KERNEL_OPERATIONS and _is_there()
 
@@ -351,7 +351,7 @@ def _is_there() -> bool:
 
 
 def judge_all(histories: Histories, initial: Any) -> DataFrame:
-    """A row of `JUDGED` for each key. What is OPEN is for those who know more."""
+    """Return a row of `JUDGED` for each key. OPEN ones are left to other algorithms."""
     spark = histories.operations.sparkSession
     cores = spark.sparkContext.defaultParallelism
     parts = min(PARTS_MAX, max(cores, histories.rows // PART_OPERATIONS + 1))
@@ -367,7 +367,7 @@ def judge_all(histories: Histories, initial: Any) -> DataFrame:
 
 
 def rest_of(histories: Histories, left: DataFrame, keys: int) -> DataFrame:
-    """The operations on so many keys that are left: (history, key)."""
+    """Return the operations on so many keys that are left: (history, key)."""
     operations = histories.operations
     if not histories.pieces or keys > LEFT_KEYS_MAX:
         mine = operations.join(left, ["history", "key"], "left_semi")
@@ -563,7 +563,7 @@ FROM {operations} GROUP BY history, key
 def check_linearizable(
     histories: Histories, model: str, initial: Any, limits: Limits, scratch: Path
 ) -> DataFrame:
-    """A row of `VERDICTS` for each key. Intermediate tables are written below `scratch`.
+    """Return a row of `VERDICTS` for each key. Intermediate tables are written below `scratch`.
 
     A key that is found invalid without a search is searched nevertheless: for the operations that
     show it.

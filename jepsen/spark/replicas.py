@@ -95,8 +95,8 @@ FROM told LEFT JOIN wrong ON told.history = wrong.history AND told.key = wrong.k
 
 
 def check_trace(spark: SparkSession, files: Sequence[str], scratch: Path) -> Findings:
-    """The verdicts on histories in text, a row a partition of each. Every worker must see the
-    files and what is below `scratch`. A file is read by one task. Raises InputError.
+    """Return the verdicts on histories in text, a row a partition of each. Every worker must see
+    the files and what is below `scratch`. A file is read by one task. Raises InputError.
     """
     tune_for(spark, (history_file(Path(file)) for file in files))
     read = _over_files(spark, files, _EVENTS, _EVENTS_SQL, _rows)

@@ -36,7 +36,7 @@ def tune_for(spark: SparkSession, files: Iterable[Path]) -> None:
 
 
 def tune(spark: SparkSession, rows: int) -> None:
-    """What takes few moments is not worth the compiling and planning that what takes long is."""
+    """Turn off the compiling and planning that only long queries are worth."""
     tasks = max(spark.sparkContext.defaultParallelism, rows // TASK_ROWS + 1)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)
     for key in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
@@ -72,7 +72,7 @@ appender.stderr.layout.pattern = spark: %m%n%ex
 
 
 def java_missing() -> str:
-    """What is wrong with the machine's Java, with its remedy; empty if nothing is."""
+    """Return the problem of the machine's Java, with its remedy; empty if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     remedy = f"install Java {JAVA_MIN} or newer and put it on the PATH, or set JAVA_HOME"
@@ -94,7 +94,7 @@ def java_missing() -> str:
 def spark_session(
     master: str, memory: str = "2g", scratch: Path | None = None
 ) -> Iterator[SparkSession]:
-    """A session on `master` (`local[*]`, `spark://host:port`), ended afterwards.
+    """Return a session on `master` (`local[*]`, `spark://host:port`), ended afterwards.
 
     `memory` is the driver's, and each executor's; shuffles spill to `scratch`. Below spark-submit
     its options hold instead of these. A session that this process has already is used as it is and

@@ -39,7 +39,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(path: Path, history: str, lenient: bool | None) -> Iterator[Piece]:
-    """The pieces of a file. See `Piece`."""
+    """Return the pieces of a file. See `Piece`."""
     metadata = pq.read_metadata(path)
     mine: list[int] = []
     rows = 0
@@ -96,7 +96,7 @@ def over_pieces(
     made: Callable[[Iterable[Piece]], Iterator[pa.RecordBatch]],
     schema: str,
 ) -> DataFrame:
-    """A table of what workers make of the pieces."""
+    """Return the table that workers make of the pieces."""
     tasks = min(len(pieces), spark.sparkContext.defaultParallelism * _TASKS_A_CORE)
     numbers = spark.range(0, len(pieces), 1, max(1, tasks))
     return numbers.mapInArrow(partial(_made, pieces=tuple(pieces), made=made), schema)
@@ -115,7 +115,7 @@ def _made(
 def rows_of_keys(
     pieces: Iterable[Piece], *, wanted: frozenset[tuple[str, str]]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `OPERATIONS` of these keys: (history, key as text)."""
+    """Return the rows of `OPERATIONS` of these keys: (history, key as text)."""
     keys = pa.array({key for _, key in wanted}, pa.string())
     for whole in pieces:
         # A key is in few places, as a rule: by row groups there is less to read.

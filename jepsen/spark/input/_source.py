@@ -75,7 +75,7 @@ _INVOKE = str(OpType.INVOKE)
 
 
 class Paired(NamedTuple):
-    """What lines say of operations; both are tables of `LINES`."""
+    """Operations of some lines; both are tables of `LINES`."""
 
     calls: pa.Table
     """The invocations of those that have ended, in the order of their ends."""
@@ -173,7 +173,7 @@ def refuse_gaps(lines: pa.Table, first: int) -> None:
 
 
 def paired(opened: pa.Table, lines: pa.Table) -> Paired:
-    """The lines behind invocations that were open where they begin. Raises HistoryError."""
+    """Return the lines behind invocations that were open where they begin. Raises HistoryError."""
     both = pa.concat_tables([opened, lines.filter(pc.is_valid(lines["process"]))])
     process, begin = both["process"].to_numpy(), both["begin"].to_numpy()
     order = np.lexsort((begin, process))
@@ -271,7 +271,7 @@ def stage(files: Sequence[str], failures: str, folder: Path) -> None:
 
 
 def rows_of(file: str, failures: str) -> Iterator[tuple[object, ...]]:
-    """The rows of `OPERATIONS` of a history in text. Raises InputError, naming the file."""
+    """Return the rows of `OPERATIONS` of a history in text. Raises InputError, naming the file."""
     with readable(file):
         form, ops = operations_in(file)
         lenient = failures == "ignore" or (failures == "auto" and form is Format.EDN)
@@ -293,7 +293,7 @@ def readable(file: str) -> Iterator[None]:
 
 
 def history_file(path: Path) -> Path:
-    """The history of a run if the path is a run folder, else the path itself."""
+    """Return the history of a run if the path is a run folder, else the path itself."""
     return path / "history.jsonl" if path.is_dir() else path
 
 
@@ -432,19 +432,19 @@ class HistorySource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` calls it."""
+        """Return the name that `format` takes."""
         return NAME
 
     def schema(self) -> str:
-        """The columns of `OPERATIONS`."""
+        """Return the columns of `OPERATIONS`."""
         return ddl(OPERATIONS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of the whole history."""
+        """Return the reader of the whole history."""
         return _Whole(self._path(), self.options.get("failures", "auto"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Of a history that grows."""
+        """Return the reader of a history that grows."""
         lenient = self.options.get("failures", "auto") == "ignore"
         with_open = self.options.get("open", "false").lower() == "true"
         return _Growing(self._path(), lenient=lenient, with_open=with_open)

@@ -84,7 +84,7 @@ FROM {{shown}} WHERE what = '{VERTEX}'
 
 
 def log_cycles(shown: DataFrame, scratch: Path) -> DataFrame:
-    """The cycles (`FOUND`) that the rows of `graph_rows` make."""
+    """Return the cycles (`FOUND`) that the rows of `graph_rows` make."""
     operations = shown.sparkSession.sql(_OPERATIONS, shown=shown)
     return cycles_of(shown, operations, scratch, Cycles(KINDS, ORDERS, frozenset(WRONG)))
 
@@ -109,7 +109,7 @@ def _reads(block: Block) -> _Reads:
 
 
 def is_early(block: Block, groups: int) -> Any:
-    """By group whether a poll ended before what it returned was sent."""
+    """Return for each group whether a poll ended before the send of a record it returned."""
     reader, writer = _reads(block)
     found: Any = np.zeros(groups, bool)
     found[block.group[reader[block.call[reader] < block.invoked[writer]]]] = True
@@ -117,7 +117,9 @@ def is_early(block: Block, groups: int) -> Any:
 
 
 def graph_rows(block: Block, names: Sequence[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
-    """The vertices and edges of some keys as rows of `SHOWN`. `names`: by group (history, key)."""
+    """Return the vertices and edges of some keys as rows of `SHOWN`. `names`: by group (history,
+    key).
+    """
     reads = _reads(block)
     for at in range(0, len(reads.reader), ROWS_A_BATCH):
         yield _edges(block, names, _Reads(*(rows[at : at + ROWS_A_BATCH] for rows in reads)))
@@ -213,12 +215,12 @@ class Logs(NamedTuple):
     """By group: whether anything was sent in the history, be it to another key."""
 
     def found(self, row: int, name: str, lines: Iterable[int], **fields: object) -> Found:
-        """An anomaly of the record's key; the fields are JSON or numbers."""
+        """Return an anomaly of the record's key; the fields are JSON or numbers."""
         group = int(self.block.group[row])
         return Found(group, name, _object(key=shown(self.keys[group]), **fields), [*lines])
 
     def shown(self, row: int) -> str:
-        """The record's value as JSON."""
+        """Return the record's value as JSON."""
         return self.value(self.block.value[row])
 
     def value(self, value: int) -> str:
@@ -226,13 +228,13 @@ class Logs(NamedTuple):
         return shown(self.block.text(value))
 
     def writers(self, values: Iterable[int]) -> list[int]:
-        """The lines of those who sent these values, as far as anybody has."""
+        """Return the lines of the sends of these values, as far as there are any."""
         rows = [int(self.block.writer[value]) for value in values]
         return [self.block.line(row) for row in rows if row >= 0]
 
 
 def shown(text: str) -> str:
-    """The text of a value as JSON, also if it is EDN."""
+    """Return the text of a value as JSON, also if it is EDN."""
     return json.dumps(text, ensure_ascii=False) if text.startswith("#") else text
 
 
@@ -429,14 +431,14 @@ class Parts(NamedTuple):
 
 
 def parts(block: Block) -> Parts:
-    """Of all transactions that have not failed."""
+    """Return the parts of all transactions that have not failed."""
     rows = np.flatnonzero(block.send & block.txn & block.several & ~block.failed)
     reader = block.reader[block.value[rows]]
     return Parts(rows, np.where(reader < 0, NEVER, block.call[reader]))
 
 
 def last_sent(block: Block, groups: int) -> Any:
-    """By group the latest invocation of a send whose value was read, or -1."""
+    """Return for each group the latest invocation of a send whose value was read, or -1."""
     found: Any = np.full(groups, -1, np.int64)
     writer = block.writer[block.value[block.read]]
     writer = writer[writer >= 0]
@@ -512,7 +514,7 @@ LEFT JOIN wrong ON keys.history = wrong.history AND keys.key = wrong.key
 
 
 class Reset(NamedTuple):
-    """From this line on a process stands nowhere in the logs but those kept."""
+    """Line from which a process has no position in the logs, except those kept."""
 
     process: int
     call: int
@@ -522,7 +524,7 @@ class Reset(NamedTuple):
 
 @dataclass
 class About:
-    """What is to be known of a history for judging one of its keys."""
+    """Facts of a history that judging one of its keys needs."""
 
     words: set[str] = field(default_factory=set)
     """See `jepsen.spark.logs._records`."""
@@ -544,7 +546,7 @@ class About:
 
 
 def check_log(histories: Histories, scratch: Path) -> Findings:
-    """All anomalies of logs. Raises InputError for other operations."""
+    """Return all anomalies of logs. Raises InputError for other operations."""
     spark = histories.operations.sparkSession
     packed = kept(packed_of(histories.operations), scratch / "records")
     about = _about(packed)
@@ -591,7 +593,7 @@ def _about(packed: DataFrame) -> dict[str, About]:
 
 
 def about_of(rows: Iterable[dict[str, Any]]) -> dict[str, About]:
-    """By history what rows of `PACKED` that are no records say. Raises InputError."""
+    """Return each history's facts in rows of `PACKED` that are no records. Raises InputError."""
     about: defaultdict[str, About] = defaultdict(About)
     for row in rows:
         mine, kind, texts = about[row["history"]], row["kind"], row["texts"]
@@ -737,7 +739,7 @@ def _reset_counts(block: Block, keys: list[str], about: list[About]) -> Any:
 
 
 def regressions_of(operations: DataFrame) -> DataFrame:
-    """The anomalies (`FOUND`) of commits. One task has all commits of a history."""
+    """Return the anomalies (`FOUND`) of commits. One task has all commits of a history."""
     mine = operations.where(f"f IN {LOOKS} AND type <> 'fail'").select(*READ_COLUMNS)
     ordered = mine.repartition("history").sortWithinPartitions("history", "invoke_index")
     return ordered.mapInArrow(_judged_commits, FOUND_SQL)

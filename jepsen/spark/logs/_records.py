@@ -95,7 +95,7 @@ _TYPES = {"ok": 0, "fail": FAIL, "info": INFO}
 
 
 def packed_of(operations: DataFrame) -> DataFrame:
-    """The rows of `PACKED` of all operations."""
+    """Return the rows of `PACKED` of all operations."""
     return operations.selectExpr(*_COLUMNS).mapInArrow(_batches, PACKED_SQL)
 
 
@@ -179,7 +179,7 @@ class _Read:
 
 
 def integer(text: str) -> int | None:
-    """The number that has this text and no other, if it fits."""
+    """Return the number that has this text and no other, if it fits."""
     if text.lstrip("-").isdecimal() and len(text) <= _INTEGER_DIGITS and str(int(text)) == text:
         return int(text)
     return None
@@ -352,7 +352,7 @@ _NUMBERS_MAX = 1 << 62
 
 
 def order_of(*columns: Any) -> Any:
-    """For each row a number that is to others as the row of the columns is to theirs."""
+    """Return a number for each row, in the order of the rows' columns."""
     code: Any = np.zeros(len(columns[0]), np.int64)
     if not len(code):
         return code
@@ -449,7 +449,7 @@ class Block:
         return found
 
     def shown(self) -> Any:
-        """The records that were read of those that operations of unknown outcome sent."""
+        """Return the records that were read of those that operations of unknown outcome sent."""
         return np.flatnonzero(self.send & self.unknown & self.seen[self.value])
 
     def place(self, committed: Any) -> None:
@@ -496,26 +496,26 @@ class Block:
         """Of places with several values; by place."""
 
     def index(self, place: Any) -> Any:
-        """How many places of the key come before."""
+        """Return how many places of the key come before."""
         return place - self._begin[self.group[self.place_row[place]]]
 
     def values_at(self, place: int) -> list[int]:
-        """All values that stand there."""
+        """Return all values that stand there."""
         mine = self.shared.value[self.shared.place == place]
         return mine.tolist() or [int(self._some_value[place])]
 
     def text(self, value: int) -> str:
-        """The text of a value."""
+        """Return the text of a value."""
         row = self.example[value]
         number = int(self._number[row])
         return self._texts[number] if self._is_text[row] else str(number)
 
     def line(self, row: int) -> int:
-        """The line of the record's operation."""
+        """Return the line of the record's operation."""
         return int(self.call[row])
 
     def placed(self, mask: Any) -> Any:
-        """The records of the mask whose place is known."""
+        """Return the records of the mask whose place is known."""
         return np.flatnonzero(mask & (self.place_of[self.value] >= 0))
 
     def steps(self, of: Any, moves: Any, resets: Any) -> Steps:

@@ -136,7 +136,7 @@ class TopicOptions:
 
     @property
     def servers(self) -> str:
-        """Where the cluster is."""
+        """Addresses of the cluster."""
         return dict(self.client)["bootstrap.servers"]
 
 
@@ -193,12 +193,12 @@ def _wanted(option: str, text: str, topics: tuple[str, ...]) -> Wanted:
 
 
 def first_offsets(wanted: Wanted, bounds: Mapping[Place, Bounds]) -> dict[Place, int]:
-    """Where to begin in each log; those that nothing is said of from their first record."""
+    """Return the begin in each log; unnamed ones begin at their first record."""
     return _absolute("startingOffsets", wanted, _RELATIVE[EARLIEST], bounds)
 
 
 def end_offsets(wanted: Wanted, bounds: Mapping[Place, Bounds]) -> dict[Place, int]:
-    """Where to end in each log; those that nothing is said of at their end."""
+    """Return the end in each log; unnamed ones end at their end."""
     return _absolute("endingOffsets", wanted, _RELATIVE[LATEST], bounds)
 
 
@@ -236,7 +236,9 @@ def limited(
 
 
 def as_document(offsets: Mapping[Place, int]) -> dict[str, Any]:
-    """By topic and partition, as a checkpoint keeps it and `startingOffsets` takes it."""
+    """Return offsets by topic and partition, as a checkpoint keeps and `startingOffsets` takes
+    them.
+    """
     document: dict[str, Any] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         document.setdefault(topic, {})[str(partition)] = offset
@@ -244,7 +246,7 @@ def as_document(offsets: Mapping[Place, int]) -> dict[str, Any]:
 
 
 def of_document(document: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
-    """The offsets that `as_document` has written."""
+    """Return the offsets that `as_document` has written."""
     return {
         (topic, int(partition)): offset
         for topic, offsets in document.items()
@@ -291,7 +293,7 @@ _QUIET = {"log_level": "2"}
 
 
 class Piece(NamedTuple):
-    """What a task reads: the offsets from `begin` up to `end`."""
+    """Piece that a task reads: the offsets from `begin` up to `end`."""
 
     topic: str
     partition: int
@@ -300,13 +302,13 @@ class Piece(NamedTuple):
 
 
 def bounds_of(options: TopicOptions) -> dict[Place, Bounds]:
-    """The first offset and the end of each partition. Raises InputError."""
+    """Return the first offset and the end of each partition. Raises InputError."""
     firsts = _offsets(options, _KINDS.earliest())
     return {place: (firsts.get(place, 0), end) for place, end in ends_of(options).items()}
 
 
 def ends_of(options: TopicOptions) -> dict[Place, int]:
-    """The end of each partition: of what a consumer may read. Raises InputError."""
+    """Return the end of each partition: of what a consumer may read. Raises InputError."""
     return _offsets(options, _KINDS.latest())
 
 
@@ -366,7 +368,7 @@ def _made(kind: type[Any], settings: dict[str, Any]) -> Any:
 
 
 def read_piece(options: TopicOptions, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The records of a piece. Raises InputError if it can no longer be read."""
+    """Return the records of a piece. Raises InputError if it can no longer be read."""
     settings = {
         "isolation.level": "read_uncommitted",
         **dict(options.client),
@@ -455,19 +457,19 @@ class TopicSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` calls it."""
+        """Return the name that `format` takes."""
         return NAME
 
     def schema(self) -> str:
-        """The columns of `RECORDS`."""
+        """Return the columns of `RECORDS`."""
         return RECORDS_SQL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of what is there now. Raises InputError."""
+        """Return the reader of present records. Raises InputError."""
         return _Table(TopicOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Of what comes. Raises InputError."""
+        """Return the reader of records that come. Raises InputError."""
         return _Stream(TopicOptions.of(self.options, stream=True))
 
 
