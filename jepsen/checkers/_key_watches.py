@@ -2,7 +2,7 @@
 
 `put` and `delete` of keys end with a change, `[version, key, value]` (value None: removed);
 versions order all changes. `watch` and `drain` end with `{"from": version, "events": [change,
-...]}`: all changes from that version to the last of the events. Where a watcher begins anew it ends
+...]}`: all changes from that version to the last of the events. A watcher that begins again ends
 with `{"at": version, "keys": [change, ...]}`: the keys as that version left them.
 """
 
@@ -38,7 +38,7 @@ class _Change(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What a watcher was told, and the line that shows it."""
+    """Event that a watcher received, and the line that shows it."""
 
     line: int
     begin: int
@@ -166,7 +166,7 @@ def _disorder(watch: _Seen) -> Iterator[Anomaly]:
 
 
 def _missed(known: _Known, watches: Sequence[_Seen]) -> Iterator[Anomaly]:
-    """A known change between the begin of a watch and its end that it was not told of."""
+    """A known change between the begin of a watch and its end that it did not receive."""
     versions = sorted(known.changes)
     for watch in watches:
         received = {change.version for change in watch.changes}

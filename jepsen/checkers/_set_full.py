@@ -1,6 +1,6 @@
 """A set that grows: every element added with success must be read ever after.
 
-`add` of an element, `read` of the list of all. Of each element it is told whether it is there at
+`add` of an element, `read` of the list of all. Each element is judged by whether it is there at
 the end (stable), was there or acknowledged and is not (lost), or was never looked for after that
 (never read). A read that does not show what was known before it began is stale.
 Where no element is stable nothing is shown: the verdict is unknown.
@@ -39,7 +39,7 @@ class _Added:
     """Of the first that may have taken effect; of the first of all if none may."""
     end: int
     acknowledged: int | None
-    """When the first was told to be done."""
+    """When the first was acknowledged."""
     failed: bool
     """Whether every one of them is known not to have taken effect."""
 

@@ -4,7 +4,7 @@
 `topics` at the end, answered by all brokers alike: `{topic: partitions}`. Each topic must be
 linearizable, as far as Kafka promises that: what is acknowledged is done, once, in between. A
 refusal says nothing. Brokers send again what was not answered, so that a creation may be refused
-because of itself, and a controller that was deposed unawares refuses by what was once true.
+because of itself, and a controller that was deposed without noticing refuses by what was once true.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Topic:
 
     def only_reads(self, call: Call) -> bool:
         """See `jepsen.checkers.linearizable.models.Model`."""
-        return False  # a look tells which of several states it is
+        return False  # a look shows which of several states it is
 
     def overwrites(self, call: Call) -> bool:
         """See `jepsen.checkers.linearizable.models.Model`."""

@@ -41,7 +41,7 @@ class Interpreter:
     """A client for a process."""
     nemesis: Client
     note: Callable[[Op], object]
-    """Told of each line of the history, in order."""
+    """Called with each line of the history, in order."""
     random: random.Random
     op_timeout_s: float = 10.0
     """An operation of a client that takes longer ends with `info`."""

@@ -388,7 +388,7 @@ class Row(NamedTuple):
 
 
 MORE = ("faults", "operations", "lasted", "seed", "found")
-"""What the list tells of a run beside its name, time and verdict."""
+"""What the list shows of a run beside its name, time and verdict."""
 
 
 def index_row(name: str, spec: RunSpec, results: Mapping[str, Any] | None) -> Row:

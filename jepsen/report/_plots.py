@@ -113,7 +113,7 @@ def line(points: Iterable[tuple[float, float]], colour: str) -> str:
 
 
 def svg(title: str, scale: Scale, parts: Iterable[str], about: str = "") -> str:
-    """A plot with its axis of time. `about`: for whoever does not see it."""
+    """A plot with its axis of time. `about`: for screen readers."""
     description = f"<desc>{escape(about)}</desc>" if about else ""
     shapes = "".join([*_times(scale), *parts])
     return (
@@ -198,7 +198,7 @@ def latency_plot(
 ) -> str:
     """Each operation at its beginning, how long it took on a logarithmic scale, by its end.
 
-    An anomaly is a stripe that leads to what the page tells of it, and is led to from there.
+    An anomaly is a stripe, linked to its place on the page and back.
     """
     points = [
         (one.invoke.time, (one.completion.time - one.invoke.time) / 1e6, one.type, one.invoke.f)

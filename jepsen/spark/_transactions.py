@@ -227,7 +227,7 @@ def _by_key(operation: Operation) -> Iterator[dict[str, str]]:
     try:
         by_key: dict[str, list[Any]] = {}
         for micro in micros_of(operation):
-            # What is no micro-operation of lists is told by the key that stands for none.
+            # What is no micro-operation of lists is marked by the key that stands for none.
             other = unusable_micros([micro])
             key = text_of(hashable(micro[1])) if len(micro) > 1 and not other else NO_KEY
             by_key.setdefault(key, []).append(micro)

@@ -1,8 +1,8 @@
-"""Before Spark starts, and while it works: what can be refused at once, and what a person is told.
+"""Before Spark starts, and while it works: what can be refused at once, and what a person reads.
 
 A JVM takes ten seconds to start and a minute to give up on a master that is not there. So files are
 looked at and the master is called first. Spark writes its errors to the process's stderr, with some
-lines that say nothing to whoever judges a history: those are left out, and after Ctrl-C all are.
+lines that say nothing about a history: those are left out, and after Ctrl-C all are.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Progress:
 def progress(what: str, size: int = 0, every_s: float = TOLD_EVERY_S) -> Iterator[Progress]:
     """While the work goes on; `size` is that of the histories in bytes, 0 if it does not matter.
 
-    Silent below spark-submit, which makes one stream of stdout and stderr, and tells its own.
+    Silent below spark-submit, which makes one stream of stdout and stderr, and prints its own.
     """
     if SUBMITTED in os.environ:
         yield Progress(every_s, silent=True)

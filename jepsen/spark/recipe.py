@@ -27,7 +27,7 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """The same recipe makes the same history, whoever makes it."""
+    """The same recipe makes the same history on every machine."""
 
     workload: str = REGISTER
     operations: int = 1_000_000

@@ -188,7 +188,7 @@ def _parted(
 
 
 def _parts_of(keys: pa.Array, histories: pa.Array, parts: int) -> Array:
-    """The part that each key belongs to, whoever asks; as small numbers, which are sorted fast."""
+    """The part of each key, the same in every task; as small numbers, which are sorted fast."""
     began = {one: crc32(one.encode()) for one in pc.unique(histories).to_pylist()}
     both = zip(histories.to_pylist(), keys.to_pylist(), strict=True)
     hashes = [crc32(key.encode(), began[history]) for history, key in both]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LINE_BYTES = 150
-"""Of a history, and of what a dump tells of a record, roughly."""
+"""Bytes of a line of a history, and of a dump's record, roughly."""
 TASK_ROWS = 250_000
 """Operations that one task sorts and checks, roughly."""
 
@@ -57,7 +57,7 @@ _MALLOC = ":".join(
     )
 )
 """Python's workers keep the pages of arrays, all of about one size, for the next piece. To fetch
-them anew each time was a seventh of their work. Other C libraries than glibc pass this over."""
+them again each time was a seventh of their work. Other C libraries than glibc pass this over."""
 _JAVA_WAIT_S = 30
 _LOOPBACK = "127.0.0.1"
 _LOGGING = """
@@ -143,7 +143,7 @@ def _settings(folder: str) -> dict[str, Any]:
 
 
 def _settings_of_its_own(master: str, memory: str, folder: str) -> dict[str, Any]:
-    """What is decided by whoever starts the JVM."""
+    """Settings that are decided where the JVM is started."""
     # Workers run the interpreter that has the packages, not the first python3 of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

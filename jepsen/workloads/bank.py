@@ -58,7 +58,7 @@ class BankClient(TransactionClient):
         """All that is there when it begins, and what completes a transfer of which a half is.
 
         The halves of a transaction show at different times, so while others write a reader must
-        wait for them. If they do not come it has failed, and tells of which transfers it saw a
+        wait for them. If they do not come it has failed, and reports of which transfers it saw a
         half. At the end it says what it found.
         """
         ends = await self.session.ends(self._accounts, committed_only=False)

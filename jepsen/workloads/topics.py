@@ -51,7 +51,7 @@ REFUSALS = frozenset(
 )
 """What a controller says that has decided against it; after any other answer nobody knows."""
 UNSENT = (NodeNotReadyError, StaleMetadata, TimeoutError, AttributeError)
-"""Nobody was found to send it to; the last: aiokafka was told of no other broker."""
+"""No broker was found to send it to; the last: aiokafka knew no other broker."""
 
 
 class TopicsClient(Client):

@@ -44,7 +44,7 @@ BATCH = 20
 """Records a run of the producer sends."""
 READ_EVERY_S = 3.0
 TOOL_S = 30.0
-"""How long a tool may take, Java's start included; what it has told by then counts."""
+"""How long a tool may take, Java's start included; what it has reported by then counts."""
 SLACK_S = 10.0
 LAST_BATCHES = 1_000_000
 ALL_ACKS = "-1"
@@ -115,7 +115,7 @@ class VerifiableClient(LogClient):
         return ok([["poll", {KEY: found}]])
 
     async def _run(self, tool: str, arguments: list[str], is_over: Callable[[Event], bool]) -> None:
-        """Hands what the tool tells over, until it is over, the tool ends, or time is up."""
+        """Hand the tool's reports over, until it is over, the tool ends, or time is up."""
         process = await asyncio.create_subprocess_exec(
             script(self._home, tool),
             *self._where,

@@ -146,7 +146,7 @@ class ListenerKeys(Section):
         "Kafka: every interface).",
     )
     advertised_listeners: Listeners = _key(
-        (), "The addresses told to clients and brokers. Default: the broker's `listeners`."
+        (), "The addresses that clients and brokers get. Default: the broker's `listeners`."
     )
     listener_security_protocol_map: Protocols = _key(
         {"PLAINTEXT": "PLAINTEXT"},
@@ -691,7 +691,7 @@ class TransactionKeys(Section):
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = _key(
         100,
-        "How long it waits altogether; then the producer is told to send again. A coordinator that "
+        "How long it waits altogether; then the producer has to send again. A coordinator that "
         "is asked by the producer itself waits as long, until the last transaction has ended.",
         at_least=0,
     )

@@ -43,7 +43,7 @@ def inconsistent_offsets(logs: Logs) -> Iterator[Anomaly]:
 
 
 def spurious_zero_offsets(logs: Logs) -> Iterator[Anomaly]:
-    """`spurious-zero-offset`: a send was told offset 0, its value is polled elsewhere."""
+    """`spurious-zero-offset`: a send got offset 0, its value is polled elsewhere."""
     polled: defaultdict[tuple[Any, Any], set[int | None]] = defaultdict(set)
     for call in logs.calls:
         for record in call.polls:
@@ -283,7 +283,7 @@ class _Access:
 def offset_regressions(calls: Sequence[Call]) -> Iterator[Anomaly]:
     """`committed-offset-regression`: what is read had been replaced before by a higher offset.
 
-    A commit of a lower offset is nobody's fault: whoever may have done it last is believed.
+    A commit of a lower offset is allowed: the commit that may have been last is believed.
     """
     commits, reads = _accesses(calls, COMMIT), _accesses(calls, COMMITTED)
     for key, looks in reads.items():

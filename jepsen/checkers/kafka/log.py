@@ -66,7 +66,7 @@ def calls(history: Sequence[Op]) -> list[Call]:
 def call_of(operation: Operation) -> Call:
     """Return the operation with what it sent and polled.
 
-    Also of what failed it is told what was seen and sent, since that was seen and sent.
+    Failed ones count as well, since what they saw and sent was seen and sent.
     """
     call = Call(operation)
     last = operation.completion or operation.invoke

@@ -1,8 +1,8 @@
 """Sequential specifications: what one thing, used by one client at a time, does.
 
 A model is a pure function from a state and a call to the next state, or ILLEGAL if the call cannot
-have ended as it did. States are hashable. For a call of which nobody knows how it ended (`info`),
-`step` tells the state after it if it took effect. Only mutators matter then: a call that leaves the
+have ended as it did. States are hashable. For a call of unknown outcome (`info`), `step`
+returns the state after it if it took effect. Only mutators matter then: a call that leaves the
 state as it is may as well not have happened.
 Sources: Knossos' models; Porcupine's models for how test data means nil and failure.
 """
@@ -194,7 +194,7 @@ class UnorderedQueue(Model):
     observed_failures: tuple[str, ...] = ()
 
     def only_reads(self, call: Call) -> bool:
-        return False  # that it is empty tells which of several states it is
+        return False  # that it is empty shows which of several states it is
 
     def overwrites(self, call: Call) -> bool:
         return False

@@ -102,7 +102,7 @@ class Claim(NamedTuple):
 
 
 def check_leaders(claims: Iterable[Claim]) -> Iterator[Anomaly]:
-    """An epoch has one active controller at most: whoever tells of another is wrong."""
+    """Check that an epoch has one active controller at most."""
     known: dict[int, Claim] = {}
     for claim in claims:
         first = known.setdefault(claim.epoch, claim)

@@ -8,8 +8,8 @@ A trace is a history whose processes are nodes; of each event there is one line,
 * `assignment`, as the node's metadata has it, {"leader": an id or -1, "leader_epoch",
   "partition_epoch", "isr": [id, ...]}.
 
-A value may have `life`, a number: what a node tells in one may go back behind what it told in
-another (it was started anew, or has got a new replica). `leader`, which the harness notes while it
+A value may have `life`, a number: the reports of a node in one may go back behind those in
+another (it was started again, or has got a new replica). `leader`, which the harness notes while it
 looks on, has no key and is worth [name of the active controller, epoch].
 Source: Raft figure 3; KIP-101 and KIP-497.
 """
@@ -57,11 +57,11 @@ NEVER_BACK = (
 """(event, field, anomaly): of a partition and a life of a node it never becomes less."""
 NO_LEADER = -1
 NUMBER_MAX = (1 << 63) - 1
-NOTHING = "no server has told anything"
+NOTHING = "no server has reported anything"
 
 
 class Event(NamedTuple):
-    """Something that a node tells."""
+    """Report of a node."""
 
     line: int
     node: str

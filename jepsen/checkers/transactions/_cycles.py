@@ -2,8 +2,8 @@
 
 `G0` has edges `ww` alone, `G1c` also `wr`, `G-single-item` one edge `rw`, `G-nonadjacent-item`
 several, none of which follows another, `G2-item` others. With `-process` or `-realtime` a cycle
-needs edges of that order. Of each component one of each kind is told, the shortest that is found,
-unless it is a case of one that is told already.
+needs edges of that order. Of each component one of each kind is reported, the shortest found,
+unless it is a case of one that is reported already.
 Sources: Adya, "Weak Consistency"; Cerone and Gotsman, "Analysing Snapshot Isolation", for
 neighbouring edges `rw`; Elle for the names.
 
@@ -242,7 +242,7 @@ def _path(
 
 
 def _simple(cycle: list[Edge]) -> list[Edge]:
-    """A part of the cycle that visits no vertex twice, without neighbouring `rw` if it has none."""
+    """A part of the cycle with no vertex twice, without neighbouring `rw` if it has none."""
     at: dict[int, int] = {}
     for place, edge in enumerate(cycle):
         if edge.source in at:

@@ -22,7 +22,7 @@ KAFKA = "kafka"
 _SERIAL = ("G-single-item", "G-nonadjacent-item", "G2-item")
 CYCLES = ("G0", "G1c", *_SERIAL)
 """Kinds of cycles in the order in which they are looked for: of one component's a later one is not
-told if an earlier one is a case of it."""
+reported if an earlier one is a case of it."""
 
 _CASES_OF: Mapping[str, tuple[str, ...]] = {
     "G0": ("G1c",),

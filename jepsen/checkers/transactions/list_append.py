@@ -225,7 +225,7 @@ def _unusable(mine: Sequence[Operation], txns: Sequence[_Txn]) -> str:
     twice = [append for append, count in counts.items() if count > 1]
     if twice:
         key, value = min(twice, key=repr)
-        return f"{value!r} is appended to {key!r} more than once: what a read saw cannot be told"
+        return f"{value!r} is appended to {key!r} more than once: what a read saw is ambiguous"
     return ""
 
 
@@ -242,7 +242,7 @@ def _vertex(operation: Operation) -> int:
 def micros_of(operation: Operation) -> list[Any]:
     """Return what it did, or was to do if that is unknown.
 
-    What has failed or is unknown may tell what it read, too. It does so if it tells all that it was
+    What has failed or is unknown may show what it read, too. It does so if it shows all that it was
     to append.
     """
     asked, completion = operation.invoke.value, operation.completion
@@ -385,7 +385,7 @@ def _unordered(txns: Iterable[_Txn], longest: _Longest) -> frozenset[Any]:
 def _disorder(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Anomaly]:
     """`duplicate-elements` of a list, and `incompatible-order`: lists that contradict each other.
 
-    Each list of a key that is not as the longest begins is told once.
+    Each list of a key that is not as the longest begins is reported once.
     """
     reported = set()
     for txn in txns:

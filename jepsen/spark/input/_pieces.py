@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     history: str
     """The history's name, or what stands before it if the file has a column of them."""
     lenient: bool | None
-    """None: the file tells."""
+    """None: as the file has it."""
 
 
 def pieces_of(path: Path, history: str, lenient: bool | None) -> Iterator[Piece]:

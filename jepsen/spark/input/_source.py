@@ -395,7 +395,7 @@ def _row_count(file: str) -> int:
 
 
 def _table(spark: SparkSession, file: str, *, lenient: bool) -> DataFrame:
-    """A file of operations; several histories in one are told apart by their names behind it."""
+    """A file of operations; several histories in one are distinguished by their names behind it."""
     schema = _schema(file)
     for field in OPERATIONS:
         if field.name in ADDED and field.name not in schema.names:

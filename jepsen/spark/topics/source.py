@@ -7,7 +7,7 @@
 
 Options are those of Spark's own source for Kafka: `startingOffsets`, `endingOffsets` (tables only),
 `maxOffsetsPerTrigger` (streams only), `failOnDataLoss`, `kafkaConsumer.pollTimeoutMs`, and what
-Kafka's client is to be told, behind `kafka.`. The columns are `RECORDS`.
+Kafka's client takes, behind `kafka.`. The columns are `RECORDS`.
 
 A task reads a partition. The offset of a stream is what each partition has been read up to, so a
 micro-batch has the same records each time it is read, and a stream goes on from its checkpoint.
@@ -80,7 +80,7 @@ _OURS = frozenset(
         "group.id",
     }
 )
-"""What the client is told by the source itself, which is in no group."""
+"""Settings of the client by the source itself, which is in no group."""
 _POLL_TIMEOUT_MS = 120_000
 
 Place = tuple[str, int]
@@ -532,7 +532,7 @@ def _refuse_shorter(begin: Mapping[Place, int], end: Mapping[Place, int]) -> Non
             topic, partition = place
             raise InputError(
                 f"{NAME}: {topic}/{partition} ends at {end.get(place, 0)} but was read up to "
-                f"{offset}: it has been made anew; begin with a new checkpoint"
+                f"{offset}: it has been made again; begin with a new checkpoint"
             )
 
 

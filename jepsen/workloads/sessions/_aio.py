@@ -55,7 +55,7 @@ NOT_COMMITTED = (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-"""What is told of a commit that no coordinator has kept."""
+"""Errors of a commit that no coordinator has kept."""
 
 
 @contextlib.contextmanager

@@ -221,7 +221,7 @@ class LibrdkafkaSession(LogSession):
         return found
 
     def _membership(self, consumer: Consumer) -> GroupMembership | None:
-        """Told after a poll, when the library has handed over what it was assigned."""
+        """Called after a poll, when the library has handed over what it was assigned."""
         if not self._options.group:
             return None
         keys = tuple(str(n) for n in sorted(one.partition for one in consumer.assignment()))
@@ -282,7 +282,7 @@ class LibrdkafkaSession(LogSession):
         if self._consumer is None:
             self._consumer = self._new_consumer(
                 # A member asks for stable offsets (KIP-447) only if it reads what is committed:
-                # others are told an older offset where a coordinator has just begun (Apache Kafka).
+                # others get an older offset where a coordinator has just begun (Apache Kafka).
                 committed_only=self._options.committed_only or bool(self._options.group),
                 subscribed=subscribed,
             )

@@ -236,7 +236,7 @@ def _check_partition(
     invariant(len(in_sync) == len(isr) and in_sync <= known, "the ISR is a set of replicas")
     invariant(len({*elr}) == len(elr) and {*elr} <= known, "the ELR is a set of replicas")
     invariant(in_sync.isdisjoint(elr), "an eligible leader replica is not in the ISR")
-    # Whoever has all committed records is in one of them; nobody could ever lead without one.
+    # The replicas with all committed records are in them; without one, none could ever lead.
     invariant(bool(isr or elr), "the ISR and the ELR are not both empty")
     invariant(leader == NO_LEADER or leader in in_sync, "the leader is in the ISR")
     # It may have left the ISR, as the last member, and be an eligible leader since.
