@@ -35,7 +35,7 @@ MinRateOption = Annotated[
     typer.Option(min=0, help="Verdict unknown below this many successful operations a second."),
 ]
 NemesisOption = Annotated[
-    str, typer.Option(metavar="FAULT,...", help=f"Of {', '.join(PACKAGES)}; default: none.")
+    str, typer.Option(metavar="FAULT,...", help=f"Any of {', '.join(PACKAGES)}; default: none.")
 ]
 PlanOption = Annotated[
     str, typer.Option(metavar="FILE", help="Faults of this plan instead, as a run's plan.json.")
