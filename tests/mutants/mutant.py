@@ -7,9 +7,11 @@ fails for another reason proves nothing about the property.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from raftctl.raft import RaftCore
+from tests.mutants.edit import Edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +24,20 @@ class Patch(NamedTuple):
 
     owner: object
     attribute: str
+    """`__code__` of a function reaches all who imported it, and the tables that hold it."""
     replacement: object
+
+    @property
+    def original(self) -> object:
+        """What the attribute is now, as the owner itself has it."""
+        function = isinstance(self.owner, FunctionType)
+        return getattr(self.owner, self.attribute) if function else vars(self.owner)[self.attribute]
+
+
+def edited(function: str, old: str, new: str) -> Patch:
+    """The function, as `Edit.function` names it, with another text in one place."""
+    edit = Edit(function, function, old, new, "")
+    return Patch(edit.target, "__code__", edit.code())
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +60,7 @@ class Mutant:
         and prove nothing about the properties that are checked from outside.
         """
         patches = (*self.patches, Patch(RaftCore, "invariants", _unchecked))
-        originals = [vars(one.owner)[one.attribute] for one in patches]
+        originals = [one.original for one in patches]
         for one in patches:
             setattr(one.owner, one.attribute, one.replacement)
 

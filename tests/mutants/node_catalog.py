@@ -28,7 +28,7 @@ from raftctl.storage.log import RecordLog
 from raftctl.storage.log._record_log import Cut, LogWriter, Write
 from tests.mutants.group_catalog import GROUPS
 from tests.mutants.lock_catalog import LOCKS
-from tests.mutants.mutant import Patch, node_mutant
+from tests.mutants.mutant import Patch, edited, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
 from tests.mutants.replica_catalog import REPLICAS
 from tests.mutants.simulation_catalog import SIMULATION_MUTANTS
@@ -420,6 +420,11 @@ PARTITIONS = (
         "consumers read above the high watermark",
         ("seen_record_stays", "inconsistent-offsets"),
         Patch(Partition, "limit_for", _no_limit),
+        edited(
+            "broker.replication.partition._partition:Partition.fetch",
+            'invariant(committed, "a consumer sees only what is committed")',
+            "del committed",
+        ),
         scenario="partition_leader_is_isolated",
     ),
     node_mutant(
