@@ -4,6 +4,11 @@ To them it looks like their own protocol: their epoch is the generation, "rebala
 means that there is a step to make, and with JoinGroup and SyncGroup they make it. Nobody leads, and
 nobody waits for others: the coordinator assigns, as to all members of the group.
 
+A step of KIP-848 is a heartbeat; here it takes three requests. Heartbeat answers "rebalance in
+progress", JoinGroup says what the member still owns, SyncGroup gets what it has from then on. What
+a member owns is known from JoinGroup alone, so it revokes before it joins, as with a cooperative
+assignor. An eager one owns nothing when it joins, which frees all that it had for a moment.
+
 Pure. Source: KIP-848 ("Migration"); errors are Apache Kafka's.
 """
 
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ClassicMembers:
-    """Classic members in groups of KIP-848, for one partition of `__consumer_offsets`."""
+    """The classic members of the KIP-848 groups of one partition of `__consumer_offsets`."""
 
     def __init__(
         self, groups: ConsumerGroups, timers: Timers[Hashable], new_uuid: Callable[[], str]
@@ -45,7 +50,14 @@ class ClassicMembers:
         self._new_uuid = new_uuid
 
     def join(self, request: Join, now: Now) -> wire.JoinGroupResponse:
-        """JoinGroup: the member has let go of what it does not say it owns."""
+        """JoinGroup: the member has revoked what its subscription does not name as owned.
+
+        The response comes at once, with the member's epoch as the generation and no leader: no
+        member assigns anything. The turn's timer bounds the time until its SyncGroup.
+
+        Raises INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and
+        GROUP_MAX_SIZE_REACHED.
+        """
         group, caller = self._groups.groups[request.group_id], request.caller
         subscription = _subscription(group, request)
         member_id = caller.member_id
@@ -82,7 +94,11 @@ class ClassicMembers:
         return known
 
     def sync(self, request: Sync, now: Now) -> wire.SyncGroupResponse:
-        """SyncGroup: what the member has now."""
+        """SyncGroup: what the member has now.
+
+        Raises INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID and ILLEGAL_GENERATION; and
+        REBALANCE_IN_PROGRESS if the group's epoch has grown since the member joined.
+        """
         group, member, classic = self._member(request.group_id, request.caller)
         asked = (request.protocol_type, request.protocol_name)
         known = (CONSUMER_PROTOCOL, classic.protocol)
@@ -102,7 +118,11 @@ class ClassicMembers:
         }
 
     def heartbeat(self, request: Heartbeat, now: Now) -> wire.HeartbeatResponse:
-        """Heartbeat: whether there is a step to make, for which the member is to join again."""
+        """Heartbeat: whether there is a step to make, for which the member is to join again.
+
+        From the first such answer on it has its rebalance timeout to do so. A member that ignored
+        it would keep partitions that others wait for.
+        """
         group, member, classic = self._member(request.group_id, request.caller)
         self._groups.touch(group, member, classic.session_timeout_ms, now)
         # Else only a member of KIP-848 would find that topics have changed.
@@ -143,7 +163,11 @@ class ClassicMembers:
 
 
 def _subscription(group: ConsumerGroup, request: Join) -> Subscription:
-    """INCONSISTENT_GROUP_PROTOCOL unless all classic members know one of its protocols."""
+    """The subscription of a member that joins.
+
+    Raises INCONSISTENT_GROUP_PROTOCOL unless all classic members know one of its protocols: after a
+    downgrade they need one in common.
+    """
     names = {name for name, _ in request.protocols}
     for one in group.members.values():
         if one.classic is not None and one.member_id != request.caller.member_id:
@@ -172,6 +196,11 @@ def _updated(member: ConsumerMember, request: Join, subscription: Subscription) 
 
 
 def _has_a_step_to_make(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether a JoinGroup would move the member on.
+
+    A member that waits for partitions of others joins once all of them are free. With each single
+    one it would rebalance as often, and stop its consumer each time.
+    """
     if member.epoch < group.epoch:
         return True
     match member.state:

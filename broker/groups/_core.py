@@ -5,6 +5,14 @@ a member of that comes, and keeps its offsets; one with members as `migration.py
 classic protocol written is what must survive the coordinator: the members of a generation with
 their assignments, groups that have become empty, offsets. A rebalance under way is not: members
 join again.
+
+Two ways lead to the state. A classic group is changed in memory, and its record is written where a
+generation is assigned or the group becomes empty. A KIP-848 group is changed by the replay of its
+records alone. The first follows from its protocol: while members join there is nothing to record.
+The second is what lets a heartbeat fail at any write and leave nothing half done.
+
+Work on all groups goes in steps (`StepQueue`), and anything may happen between two of them. So a
+group that is being deleted refuses what would write of it, and each step looks at the group again.
 """
 
 from __future__ import annotations
@@ -97,7 +105,11 @@ class GroupSettings(GroupLimits, ConsumerGroupSettings, Protocol):
 
 
 class GroupCore:
-    """See `broker.coordinator.core.Core`."""
+    """The groups and offsets of one partition; see `broker.coordinator.core.Core`.
+
+    It finds the rules that a request is for, by the kind of the request and of its group. The rules
+    are elsewhere: `Rebalancer`, `ConsumerGroups`, `ClassicMembers`, `GroupOffsets`.
+    """
 
     def __init__(
         self, journal: Journal, settings: GroupSettings, new_uuid: Callable[[], str]
@@ -130,7 +142,7 @@ class GroupCore:
         its record, so its records count while loading only.
         """
         if key[:2] in OFFSET_KEYS:
-            # Nearly all: quickly.
+            # Nearly all records are offsets, and a partition may have millions: look no further.
             self._offsets.replay(key, value, producer_id)
             return
         about = key_of(key)
@@ -166,7 +178,11 @@ class GroupCore:
         return self._taken()
 
     def _watch(self) -> Iterator[None]:
-        """A few groups at a time; who is heard of before its turn has come has its time already."""
+        """Start the members' sessions, those of a few groups in each step.
+
+        Clients send heartbeats before the last group has had its turn. Their sessions run by then,
+        and are not begun again.
+        """
         for count, group_id in enumerate([*self._groups, *self._consumers.groups]):
             if (group := self._groups.get(group_id)) is not None:
                 self._members.watch(group)
@@ -209,11 +225,14 @@ class GroupCore:
         return self._taken()
 
     def may_gather(self, request: GroupRequest) -> bool:
-        """See `core.Core`: commits, but for those of producers, whose batches are their own."""
+        """See `core.Core`: commits, since many consumers commit at the same time.
+
+        Not those of a transaction: the batch bears the producer's id, so it can have one only.
+        """
         return isinstance(request, Commit) and request.producer == NOBODY
 
     def handle_all(self, requests: Sequence[tuple[int, Commit]], now: Now) -> list[Effect]:
-        """See `core.Core`."""
+        """See `core.Core`. Each commit is checked by itself, and all that pass are one batch."""
         self._members.now = now
         allowed: list[tuple[int, Commit]] = []
         for request_id, request in requests:
@@ -236,6 +255,7 @@ class GroupCore:
         """
         if isinstance(request, Join | Sync):
             self._downgrade(request.group_id, request.topics)
+        # A KIP-848 group without members is not asked: it becomes a classic one if a member joins.
         consumers = self._consumers.groups.get(request.group_id)
         if consumers is not None and consumers.members:
             needs_commit = not isinstance(request, Heartbeat)
@@ -255,7 +275,7 @@ class GroupCore:
                 self._members.leave(request_id, request)
 
     def _handle_mixed(self, request: Join | Sync | Heartbeat | Leave) -> Message:
-        """Of a member of the classic protocol in a group of KIP-848."""
+        """Return the response to a member of the classic protocol in a group of KIP-848."""
         now = self._members.now
         match request:
             case Join():
@@ -317,7 +337,10 @@ class GroupCore:
     # --- of which kind a group is ---------------------------------------------------------------
 
     def _make_classic(self, group_id: str) -> None:
-        """A group of KIP-848 without members is no more one when a classic member comes."""
+        """Make a group of KIP-848 without members a classic one, since a classic member joins.
+
+        Its offsets stay: they are of the group id, whatever the protocol.
+        """
         if group_id in self._consumers.groups:
             self._journal.append(self._consumers.tombstones(group_id))
             self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
@@ -362,7 +385,11 @@ class GroupCore:
                 self._consumers.watch(self._consumers.groups[group.group_id], now)
 
     def _upgrade_records(self, group: Group, request: ConsumerHeartbeat) -> list[KeyValue]:
-        """ValueError says why there is no way."""
+        """The records of an upgrade. Raises ValueError, which says why there can be none.
+
+        Only a member that joins may cause it: a member with an epoch is of another group, one that
+        was deleted or has expired, and must learn that.
+        """
         policy = self._settings.group_consumer_migration_policy
         if policy not in ("upgrade", BIDIRECTIONAL):
             raise ValueError(f"group.consumer.migration.policy={policy} keeps them so")
@@ -389,6 +416,8 @@ class GroupCore:
             self._journal.append(downgrade_records(consumers, group, wall_ms))
         except KafkaError:
             return
+        gone = group_id not in self._consumers.groups
+        invariant(gone, "a group that was downgraded is of the classic protocol only")
         self._consumers.let_go(group_id, group.members)
         self._members.take_over(group)
 
@@ -400,7 +429,14 @@ class GroupCore:
         return self._offsets.commit(request.group_id, request.offsets, request.producer)
 
     def _check_commit(self, request: Commit) -> None:
-        """Refuse a caller that is no member, or not of this generation or epoch."""
+        """Refuse a caller that is no member, or not of this generation or epoch.
+
+        A consumer that was removed may still read. Were its commit taken, the next owner of the
+        partition would begin at an offset that is not its own, and skip or repeat records.
+
+        Raises the errors of the group's protocol. Without a group, UNKNOWN_MEMBER_ID if there are
+        offsets of that id, else GROUP_ID_NOT_FOUND or, of older clients, ILLEGAL_GENERATION.
+        """
         group_id, caller = request.group_id, request.caller
         self._check_stays(group_id)
         consumers = self._consumers.groups.get(group_id)
@@ -519,7 +555,10 @@ class GroupCore:
         self._answer(request_id, error, needs_commit=error is None)
 
     def _check_stays(self, group_id: str) -> None:
-        """While a group is deleted nothing may be written of it: clients try again."""
+        """Raise COORDINATOR_NOT_AVAILABLE while the group is being deleted: clients try again.
+
+        A member that joined between two steps would lose its group with the last one.
+        """
         if group_id in self._going:
             text = f"group {group_id} is just being deleted"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
@@ -531,11 +570,11 @@ class GroupCore:
     # --- time -----------------------------------------------------------------------------------
 
     def deadline_ms(self) -> int | None:
-        """Return the next timeout."""
+        """The time of the next session, rebalance, step or search for old offsets."""
         return self._timers.next_ms()
 
     def tick(self, now: Now) -> list[Effect]:
-        """Do what is due."""
+        """Do what is due. A key of the timers says what that is, and whose."""
         self._members.now = now
         for key in self._timers.due(now.ms):
             if key == _EXPIRY:
@@ -574,7 +613,11 @@ class GroupUpkeep:
         """Topics whose offsets are yet to go, with when they were deleted."""
 
     def expire(self, wall_ms: int, retention_ms: int) -> Iterator[None]:
-        """Old offsets go, and groups of which nothing is left."""
+        """Delete old offsets (KIP-211), and groups of which nothing is left.
+
+        A group goes in one batch with its last offsets. In two, a broker that crashes in between
+        would leave a group without offsets that nothing looks for any more.
+        """
         left = STEP_ITEMS
         for group_id in self._directory.ids():
             for part in _parts(self._offsets.partitions(group_id)):
@@ -594,7 +637,10 @@ class GroupUpkeep:
         wall_ms: int,
         retention_ms: int,
     ) -> bool:
-        """Whether something was to be written."""
+        """Delete the group's old offsets in this part; return whether there were any.
+
+        If the log refuses that, the next round tries again: nobody waits for it.
+        """
         kept = group.offsets_kept()
         expired = self._offsets.expired(group.group_id, part, kept, wall_ms, retention_ms)
         with_group = len(expired) == len(self._offsets.partitions(group.group_id))
@@ -626,7 +672,7 @@ class GroupUpkeep:
             tell(group_id, None)
 
     def forget(self, topics: Collection[str], wall_ms: int) -> Iterator[None]:
-        """Offsets that were committed before their topics were deleted go: one of that name may
+        """Delete offsets that were committed before their topics were deleted: one of that name may
         be there again before all have been looked at.
         """
         self._forgotten |= dict.fromkeys(topics, wall_ms)

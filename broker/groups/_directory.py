@@ -28,7 +28,11 @@ CONSUMER = "consumer"
 
 
 class GroupDirectory:
-    """Finds, lists and deletes groups."""
+    """The groups of one partition, of both kinds: found, listed, deleted.
+
+    A group id that has offsets only is a group, too: its consumers assign partitions to themselves.
+    It has no object until a request names it, since there may be very many.
+    """
 
     def __init__(self, consumers: ConsumerGroups, offsets: GroupOffsets) -> None:
         self.classic: dict[str, Group] = {}
@@ -95,7 +99,10 @@ class GroupDirectory:
 
 
 def is_over(group: Group | ConsumerGroup) -> bool:
-    """Return whether nothing is left of the group once its offsets have gone."""
+    """Return whether nothing is left of the group once its offsets have gone.
+
+    A member id that was handed out counts: its client is about to join.
+    """
     return group.state.value == State.EMPTY.value and not (
         isinstance(group, Group) and group.pending
     )

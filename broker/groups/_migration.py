@@ -1,5 +1,10 @@
 """How a group with members becomes one of the other protocol (KIP-848, "Migration").
 
+An operator upgrades consumers one by one, and the group must not stop meanwhile. So the first
+member of KIP-848 that joins converts the group, and members of the classic protocol stay in it
+(`_classic_members`). When the last member of KIP-848 leaves, it is converted back. Either way is
+one batch of records: a coordinator that takes over finds the group of one protocol or the other.
+
 Pure: from one kind of group to the records of the other. Nobody is asked to let go of anything by
 this alone: who had partitions has them in the new group, and goes on from there.
 """
@@ -67,11 +72,15 @@ def upgraded(group: Group, topics: TopicsImage) -> list[KeyValue]:
     """
     if group.protocol_type not in (None, CONSUMER_PROTOCOL):
         raise ValueError(f"its members are no consumers, but of type {group.protocol_type}")
+    # A leader of the classic protocol may assign what it likes, also a partition twice. A group of
+    # KIP-848 cannot have that, so such a group is not converted: its members go on as they are.
     said = {one.member_id: _subscription(group, one) for one in group.members.values()}
     assigned = {
         one.member_id: slots_in(assignment_of(one.assignment), topics)
         for one in group.members.values()
     }
+    # Assignments come first, of all members: what one of them owns, and another was assigned, is
+    # the other's. The owner revokes it, and the new one waits for that.
     taken: set[Slot] = set()
     for slots in assigned.values():
         if not taken.isdisjoint(slots):
@@ -82,12 +91,19 @@ def upgraded(group: Group, topics: TopicsImage) -> list[KeyValue]:
         owned = slots_in(said[one.member_id].owned, topics) - taken
         taken |= owned
         members.append(_member(group, one, said[one.member_id], assigned[one.member_id], owned))
+    held = sum(len(one.holds) for one in members)
+    invariant(held == len(taken), "a partition of an upgraded group has one owner")
     seen = all(one.epoch <= group.generation for one in members)
     invariant(seen, "a member goes on in an epoch that the group has seen")
     return _records(group, members)
 
 
 def _subscription(group: Group, member: Member) -> Subscription:
+    """The member's subscription in the group's protocol. During a rebalance there is none that all
+    agree on, so it is that of the protocol that the member likes best.
+
+    Raises ValueError if its bytes are no subscription of a consumer.
+    """
     return subscription_of(member.metadata(group.protocol) or member.protocols[0][1])
 
 
@@ -119,6 +135,12 @@ def _member(
 
 
 def _records(group: Group, members: list[ConsumerMember]) -> list[KeyValue]:
+    """The records of an upgrade: the tombstone of the classic group, then all of the new one.
+
+    The group's epoch is the generation, and targets are what members were assigned, so that the
+    conversion itself moves no partition. The hash of topics is 0, that of none: the heartbeat which
+    causes the conversion looks at them next.
+    """
     group_id = group.group_id
     return [
         group_record(group_id, None),
@@ -159,6 +181,7 @@ def downgraded(group: ConsumerGroup, topics: TopicsImage, wall_ms: int) -> Group
             epochs=range(one.epoch, one.epoch + 1),
         )
         found.add(member)
+    invariant(found.members.keys() == group.members.keys(), "a downgrade keeps every member")
     seen = all(one.epoch <= found.generation for one in group.members.values())
     invariant(seen, "the next generation is above all epochs of members")
     if not found.candidates():

@@ -36,7 +36,13 @@ Owner = tuple[str, "TopicPartition"]
 
 
 class GroupOffsets:
-    """Of one partition of `__consumer_offsets`."""
+    """The offsets of one partition of `__consumer_offsets`.
+
+    Those of a transaction wait in `_pending` until its marker comes. The marker says nothing of the
+    order in which the log has them: an offset that the group committed by itself, after the one of
+    the transaction, must not be undone by an earlier one that becomes valid later. So places in the
+    log are kept while a transaction is open, and the later place wins (KIP-447).
+    """
 
     def __init__(self, journal: Journal, metadata_bytes_max: int) -> None:
         self._journal = journal
@@ -63,6 +69,7 @@ class GroupOffsets:
         owner = group, partition = owner_of(key)
         if value is not None:
             check_offset(value)
+        # Counts records, not offsets of the log: only their order matters.
         self._replayed += 1
         if producer_id != NO_PRODUCER:
             if value is not None:
@@ -122,7 +129,11 @@ class GroupOffsets:
         offsets: Committed,
         producer: tuple[int, int] = NOBODY,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Write the offsets whose metadata is not too large; return each one's error."""
+        """Write the offsets whose metadata is not too large; return each partition's error.
+
+        `producer` is the id and epoch of a transaction, with which they count or not. Raises the
+        KafkaError of the log, but not MESSAGE_TOO_LARGE: that is INVALID_COMMIT_OFFSET_SIZE here.
+        """
         errors, records = self._records(group_id, offsets)
         try:
             if records:
@@ -132,6 +143,9 @@ class GroupOffsets:
                 raise
             too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             return {one: found or too_large for one, found in errors.items()}
+        known = self.partitions(group_id)
+        kept = producer != NOBODY or all(one in known for one, found in errors.items() if not found)
+        invariant(kept, "what a group has committed is found")
         return errors
 
     def commit_together(
@@ -162,7 +176,11 @@ class GroupOffsets:
     def _records(
         self, group_id: str, offsets: Committed
     ) -> tuple[dict[TopicPartition, ErrorCode], list[KeyValue]]:
-        """Each partition's error, and the records of those without."""
+        """Each partition's error, and the records of those without an error.
+
+        OFFSET_METADATA_TOO_LARGE beyond `offset.metadata.max.bytes`: the text is the client's, and
+        every byte of it is loaded by each coordinator to come.
+        """
         errors: dict[TopicPartition, ErrorCode] = {}
         records: list[KeyValue] = []
         for partition, committed in offsets:
@@ -176,12 +194,20 @@ class GroupOffsets:
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition], last: Sequence[KeyValue] = ()
     ) -> None:
-        """Write tombstones, and then what comes last."""
+        """Write tombstones of the offsets that there are, in batches, and the `last` records.
+
+        Raises the KafkaError of the log; batches before it have been written. The last records come
+        after all tombstones, so a group is not gone while it has offsets.
+        """
         known = self.partitions(group_id)
         keys = [OffsetKey(group_id, *one) for one in partitions if one in known]
         records = [*(offset_record(key, None) for key in keys), *last]
         for batch in in_batches(records):
             self._journal.append(batch)
+        left = self.partitions(group_id)
+        invariant(
+            all((key.topic, key.partition) not in left for key in keys), "a tombstone deletes"
+        )
 
     def expired(
         self,
@@ -226,6 +252,12 @@ class GroupOffsets:
 
 
 def _expires(committed: CommittedOffset, since_ms: int, retention_ms: int) -> int:
+    """The wall clock time at which an offset may be forgotten.
+
+    Clients before KIP-211 gave each commit a time of its own. Else it is
+    `offsets.retention.minutes` after the commit, or after the group became empty: a consumer that
+    commits rarely must not lose its place while it runs.
+    """
     if committed.expire_timestamp != NO_EXPIRY:
         return committed.expire_timestamp
     return max(committed.commit_timestamp, since_ms) + retention_ms

@@ -154,7 +154,7 @@ class GroupKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """Offset that a group has committed in a partition."""
+    """The position of a group in a partition: the offset of the record that it reads next."""
 
     offset: int
     leader_epoch: int
@@ -195,7 +195,11 @@ def _group_of(data: bytes) -> str:
 
 @lru_cache(_PARTITIONS_MAX)
 def _partition_of(data: bytes) -> TopicPartition:
-    """What follows the group. One object for the many groups that read a partition."""
+    """The partition, which follows the group in a key.
+
+    Cached, so that the many groups that read a partition share one object: with a million offsets
+    that is most of the memory.
+    """
     end = 2 + int.from_bytes(data[:2], "big")
     if end + _INT32.size != len(data):
         raise ValueError("OffsetCommitKey: the lengths in it do not fit")

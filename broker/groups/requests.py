@@ -1,4 +1,9 @@
-"""What the core of consumer groups is asked; responses are messages as the protocol has them."""
+"""Requests to the core of consumer groups; responses are messages as the protocol has them.
+
+They are those of the protocol without its versions: a handler fills in what an older version leaves
+out. A request brings along what it needs of the broker's image and of the group's configuration. So
+the core follows from its log, its requests and the time, and a test can replay it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from raftctl.metadata.image import EMPTY_IMAGE, TopicsImage
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The claimed member of a request; empty or -1 if it claims none."""
+    """The member that a client claims to be; fields are empty or -1 if it claims to be none."""
 
     member_id: str
     instance_id: str | None = None
@@ -78,7 +83,10 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """ConsumerGroupHeartbeat. What is None or -1 is as it was."""
+    """ConsumerGroupHeartbeat. A field that is None or -1 has not changed.
+
+    A member that joins, or has lost a response, sends every field (`epoch` 0, or the last one).
+    """
 
     group_id: str
     member_id: str
@@ -152,7 +160,11 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """DescribeGroups, of one group. The response is its message, or None if there is none."""
+    """DescribeGroups, of one group. The response is its message, or None if there is none.
+
+    A group of KIP-848 is none here: its members would look like those of a protocol that they do
+    not speak.
+    """
 
     group_id: str
 

@@ -266,4 +266,25 @@ EDITS = (
         "self._ids.known",
         f"{_UNIT}transactions/test_transactions.py::test_whatever_was_written_before_a_crash_ends",
     ),
+    Edit(
+        "offset_of_a_new_group_is_lost",
+        "broker.groups._offsets:GroupOffsets.replay",
+        "self._groups[group] = {partition: value}",
+        "pass",
+        f"{_UNIT}groups/test_group_core.py::test_offsets_of_members_and_of_those_who_are_none",
+    ),
+    Edit(
+        "deleted_offset_stays",
+        "broker.groups._offsets:GroupOffsets._remove",
+        "offsets.pop(partition, None)",
+        "pass",
+        f"{_UNIT}groups/test_group_core.py::test_offsets_of_deleted_topics_go",
+    ),
+    Edit(
+        "partition_has_two_owners_at_an_upgrade",
+        "broker.groups._migration:upgraded",
+        "taken |= owned",
+        "pass",
+        f"{_UNIT}groups/test_migration.py::test_what_a_member_has_yet_to_let_go_of_is_given_to_nobody",
+    ),
 )
