@@ -11,9 +11,10 @@ from raftctl.failures import outcome_of
 from raftctl.runtime import Content, Directory, MemoryDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
+D = TypeVar("D", bound="FakeDisk")
 
 CHANGES = ("write", "sync", "name", "sync_directory")
 """Operations that change a disk, besides the creation of a file."""
@@ -71,6 +72,11 @@ class FakeDisk(MemoryDisk):
         """What a file holds now, and what of it is durable."""
         return self._file(path)
 
+    @property
+    def files(self) -> dict[str, Content]:
+        """All files by their paths."""
+        return dict(_below(self._root, ""))
+
     def forget(self, path: str) -> None:
         """Removes a file whose name was never durable."""
         directory, name = self._parent(path)
@@ -82,22 +88,30 @@ class FakeDisk(MemoryDisk):
 
     def after_kill(self) -> FakeDisk:
         """The disk as the next process finds it when only the process was killed."""
-        disk = self._copy()
+        disk = self.copy_to(FakeDisk())
         disk._unsynced.clear()
         _make_durable(disk._root)
         return disk
 
     def after_crash(self, random: Random) -> FakeDisk:
         """The disk as the next process finds it."""
-        disk = self._copy()
+        disk = self.copy_to(FakeDisk())
         disk._chance = random
         disk.crash()
         return disk
 
-    def _copy(self) -> FakeDisk:
-        disk = FakeDisk()
+    def copy_to(self, disk: D) -> D:
+        """Puts all that is here on another disk, and returns that."""
         disk._root, disk._unsynced = deepcopy((self._root, self._unsynced))
         return disk
+
+
+def _below(directory: Directory, path: str) -> Iterator[tuple[str, Content]]:
+    for name, entry in directory.seen.items():
+        if isinstance(entry, Directory):
+            yield from _below(entry, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}", entry
 
 
 def _make_durable(directory: Directory) -> None:

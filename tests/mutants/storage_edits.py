@@ -31,7 +31,7 @@ EDITS = (
         "storage.log._record_log:LogWriter._cut",
         "file.sync()",
         "file.size()",
-        "unit/raftctl/storage/test_sync_order.py::test_a_truncation_that_was_flushed_is_not_undone[5-cut]",
+        "unit/raftctl/storage/test_sync_order.py::test_a_truncation_that_was_flushed_is_not_undone[2-cut]",
     ),
     Edit(
         "cut_before_the_note_is_lowered",
@@ -45,7 +45,7 @@ EDITS = (
         "storage.log._record_log:LogWriter._delete",
         "self._files.sync_directory(self._directory)",
         "pass",
-        "unit/raftctl/storage/test_sync_order.py::test_a_truncation_that_was_flushed_is_not_undone[0-cut]",
+        "unit/raftctl/storage/test_sync_order.py::test_a_truncation_that_was_flushed_is_not_undone[1-cut]",
     ),
     Edit(
         "cut_from_the_front",

@@ -1,4 +1,4 @@
-"""A file system in memory that forgets in a crash what was not synced, and a runtime on it."""
+"""A disk in memory for a broker: full, broken or cold when a test says so; a runtime on it."""
 
 from __future__ import annotations
 
@@ -12,45 +12,23 @@ from uuid import UUID
 import structlog
 
 from raftctl.errors import KafkaError
+from raftctl.runtime import Content, Directory, MemoryDisk, MemoryFile
+from tests.kit.disk import FakeDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from raftctl.runtime.api import Buffer, FileSystem
+    from raftctl.runtime.api import FileSystem
 
 T = TypeVar("T")
 
 
-class _Node:
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable = b""
-        self.modified_ms = 0
+class FakeFile(MemoryFile):
+    """An open file, which may have to be warmed before it is read."""
 
-
-class FakeFile:
-    def __init__(self, files: FakeFiles, node: _Node, path: str) -> None:
-        self._files = files
-        self.path = path
-        self._node = node
-        self._closed = False
-
-    def append(self, buffers: Sequence[Buffer]) -> None:
-        assert not self._closed
-        self._files.check(self.path)
-        if self._files.full:
-            self._node.data += bytes(buffers[0])[:7]
-            raise OSError(28, "no space left")
-        for piece in buffers:
-            self._node.data += piece
-        self._node.modified_ms = self._files.now_ms
-
-    def read_at(self, position: int, size: int) -> bytes:
-        assert not self._closed
-        self._files.check(self.path)
-        self._files.reads += 1
-        self._files.cold_reads += self._files.cold
-        return bytes(self._node.data[position : position + size])
+    def __init__(self, disk: FakeFiles, path: str, content: Content) -> None:
+        super().__init__(disk, path, content)
+        self._files = disk
 
     def warm(self, position: int, size: int) -> Callable[[], None] | None:
         if not self._files.cold:
@@ -62,48 +40,16 @@ class FakeFile:
 
         return call
 
-    def region(self, position: int, size: int) -> bytes:
-        """Read at once."""
-        return self.read_at(position, size)
 
-    def write_at(self, position: int, data: Buffer) -> None:
-        self._node.data[position : position + len(data)] = data
-
-    def size(self) -> int:
-        return len(self._node.data)
-
-    def truncate(self, size: int) -> None:
-        assert not self._closed
-        del self._node.data[size:]
-
-    def sync(self) -> None:
-        assert not self._closed
-        self._files.syncs += 1
-        self._files.check(self.path)
-        if self._files.broken:
-            raise OSError(5, "input/output error")
-        self._node.durable = bytes(self._node.data)
-
-    def close(self) -> None:
-        self._closed = True
-
-
-class FakeLock:
-    def release(self) -> None:
-        """Nothing was taken."""
-
-
-class FakeFiles:
-    """Paths to contents. Directories are durable at once, names after `sync_directory`. The names
-    are no longer than those of real file systems.
-    """
+class FakeFiles(FakeDisk):
+    """A disk whose directories must be made. Names are no longer than those of real disks."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, _Node] = {}
-        self.directories = {"/"}
-        self.full = False
+        super().__init__()
         self.now_ms = 0
         """When files are written."""
+        self.wall_ms = lambda: self.now_ms
+        self.full = False
         self.broken = False
         self.broken_under = "nowhere"
         """Whatever is below this path cannot be used any more."""
@@ -113,98 +59,51 @@ class FakeFiles:
         self.cold_reads = 0
         self.warmed = 0
         self.syncs = 0
-        self._durable_names: dict[str, _Node] = {}
+
+    def step(self, operation: str, path: str) -> None:
+        super().step(operation, path)
+        self.syncs += operation == "sync"
+        self.reads += operation == "read"
+        self.cold_reads += operation == "read" and self.cold
+        if operation in ("open", "read", "write", "sync"):
+            self.check(path)
+        if operation == "sync" and self.broken:
+            raise OSError(errno.EIO, "input/output error")
 
     def check(self, path: str) -> None:
         if path.startswith(self.broken_under):
-            raise OSError(5, "input/output error", path)
+            raise OSError(errno.EIO, "input/output error", path)
 
-    def open(self, path: str, *, create: bool = False) -> FakeFile:
-        self.check(path)
-        if path not in self.nodes:
-            if not create:
-                raise FileNotFoundError(path)
-            if path.rpartition("/")[0] not in self.directories:
-                raise FileNotFoundError(path)
-            self.nodes[path] = _Node()
-        return FakeFile(self, self.nodes[path], path)
+    def fitting(self, content: Content, path: str, grown: int) -> int:
+        return min(grown, 7) if self.full else grown
 
-    def exists(self, path: str) -> bool:
-        return path in self.nodes or path in self.directories
+    def _new_file(self, path: str, content: Content) -> FakeFile:
+        return FakeFile(self, path, content)
 
-    def is_directory(self, path: str) -> bool:
-        return path in self.directories
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        return MemoryDisk._parent(self, path)
 
     def modified_ms(self, path: str) -> int:
         self.check(path)
-        return self.nodes[path].modified_ms
+        return super().modified_ms(path)
 
-    def names(self, directory: str) -> list[str]:
-        start = directory.rstrip("/") + "/"
-        everything = [*self.nodes, *self.directories]
-        return sorted(
-            {p.removeprefix(start).split("/")[0] for p in everything if p.startswith(start)}
-        )
+    def space(self, directory: str) -> tuple[int, int]:
+        self.check(directory)
+        return super().space(directory)
 
     def make_directories(self, path: str) -> None:
         _check_name(path)
-        while path:
-            self.directories.add(path)
-            path = path.rpartition("/")[0]
+        super().make_directories(path)
 
     def rename(self, source: str, target: str) -> None:
         self.check(source)
         _check_name(target)
-        if source in self.nodes:
-            self.nodes[target] = self.nodes.pop(source)
-            return
-        for names in (self.nodes, self._durable_names):
-            for path in [p for p in names if p.startswith(source + "/")]:
-                names[target + path.removeprefix(source)] = names.pop(path)
-        self.directories = {
-            target + p.removeprefix(source) if (p + "/").startswith(source + "/") else p
-            for p in self.directories
-        }
+        super().rename(source, target)
 
-    def remove(self, path: str) -> None:
-        del self.nodes[path]
-
-    def remove_tree(self, path: str) -> None:
-        for names in (self.nodes, self._durable_names):
-            for inside in [p for p in names if p.startswith(path + "/")]:
-                del names[inside]
-        self.directories = {p for p in self.directories if not (p + "/").startswith(path + "/")}
-
-    def sync_directory(self, path: str) -> None:
-        def here(name: str) -> bool:
-            return name.rpartition("/")[0] == path
-
-        kept = {p: n for p, n in self._durable_names.items() if not here(p)}
-        self._durable_names = kept | {p: n for p, n in self.nodes.items() if here(p)}
-
-    def sync_volume(self, directory: str) -> bool:
-        return False
-
-    def space(self, directory: str) -> tuple[int, int]:
-        self.check(directory)
-        return 1_000, 10
-
-    def lock_directory(self, path: str) -> FakeLock:
-        return FakeLock()
-
-    def crash(self, chance: random.Random) -> None:
-        """Loses unsynced names, and of each file's unsynced tail all but a part."""
-        self.nodes = dict(self._durable_names)
-        for node in self.nodes.values():
-            if node.data.startswith(node.durable):
-                kept = node.data[: chance.randint(len(node.durable), len(node.data))]
-                zeroed = chance.randint(len(node.durable), len(kept))
-                node.data = (
-                    kept[:zeroed] + bytes(len(kept) - zeroed) if chance.random() < 0.3 else kept
-                )
-            else:
-                node.data = bytearray(node.durable)
-            node.durable = bytes(node.data)
+    def crash_by(self, chance: random.Random) -> None:
+        """Loses what is not durable, as `chance` has it."""
+        self._chance = chance
+        self.crash()
 
 
 class FakeWorker:

@@ -184,7 +184,7 @@ async def test_a_restart_finds_the_compacted_log_and_where_it_is_clean() -> None
     expected = contents(log)
     await world.stop()
     active = log.segment_facts()[-1].base_offset
-    checkpoint = bytes(files.nodes["/d/cleaner-offset-checkpoint"].data)
+    checkpoint = bytes(files.file("/d/cleaner-offset-checkpoint").seen)
     assert checkpoint == b"0\n1\nt 0 %d\n" % active
     again = World(files)
     log = await again.start()

@@ -69,7 +69,7 @@ async def test_what_flush_through_answers_survives_a_crash() -> None:
     fill(world.log, 30)
     await world.log.flush_through(world.log.log_end_offset)
     fill(world.log, 5)
-    world.files.crash(FakeRuntime().random)
+    world.files.crash_by(FakeRuntime().random)
     after = World(TopicConfig())
     after.manager = LogManager(
         FakeRuntime(world.files), ["/d"], TopicConfig(), after.failures.append

@@ -126,7 +126,7 @@ def test_a_log_that_is_opened_after_its_files_were_cut() -> None:
     plan.run()
     size = sum(header.size for header in headers(log)[:-1])
     log.close()
-    del files.nodes[f"{DIRECTORY}/{0:020d}.log"].data[size:]
+    del files.file(f"{DIRECTORY}/{0:020d}.log").seen[size:]
     reopen(files, clean=True).invariants()
 
 

@@ -95,7 +95,7 @@ async def test_a_new_log_goes_where_the_fewest_are_and_has_kafkas_files() -> Non
         "00000000000000000000.timeindex",
         "partition.metadata",
     ]
-    text = bytes(files.nodes["/d1/a-0/partition.metadata"].data)
+    text = bytes(files.file("/d1/a-0/partition.metadata").seen)
     assert text == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw\n"
     await manager.stop()
 
@@ -111,11 +111,11 @@ async def test_a_clean_restart_forgets_neither_high_watermark_nor_log_start() ->
     log.epochs.assign(3, log.log_end_offset)
     await manager.stop()
     assert CLEAN_SHUTDOWN in files.names("/d1")
-    assert bytes(files.nodes["/d1/replication-offset-checkpoint"].data) == b"0\n1\na 0 4\n"
-    assert bytes(files.nodes["/d1/recovery-point-offset-checkpoint"].data) == b"0\n1\na 0 4\n"
-    assert bytes(files.nodes["/d1/log-start-offset-checkpoint"].data) == b"0\n1\na 0 2\n"
-    assert bytes(files.nodes["/d1/a-0/leader-epoch-checkpoint"].data) == b"0\n2\n0 2\n3 5\n"
-    files.crash(random.Random(1))
+    assert bytes(files.file("/d1/replication-offset-checkpoint").seen) == b"0\n1\na 0 4\n"
+    assert bytes(files.file("/d1/recovery-point-offset-checkpoint").seen) == b"0\n1\na 0 4\n"
+    assert bytes(files.file("/d1/log-start-offset-checkpoint").seen) == b"0\n1\na 0 2\n"
+    assert bytes(files.file("/d1/a-0/leader-epoch-checkpoint").seen) == b"0\n2\n0 2\n3 5\n"
+    files.crash_by(random.Random(1))
     again = await started(files)
     found = again.get(A)
     assert found is not None
@@ -162,7 +162,7 @@ async def test_a_start_that_finds_damage_is_no_clean_shutdown() -> None:
     log.high_watermark = 5
     await flush_all(manager)
     await manager.housekeeping.checkpoint()
-    files.nodes["/d1/a-0/00000000000000000000.log"].data[70] ^= 1
+    files.file("/d1/a-0/00000000000000000000.log").seen[70] ^= 1
     manager = await started(files)
     found = manager.get(A)
     assert found is not None
@@ -180,7 +180,7 @@ async def test_a_log_that_was_closed_cleanly_and_then_damaged_costs_the_clean_sh
         append(manager, partition, 5)
         log.high_watermark = 5
     await manager.stop(broker_epoch=7)
-    files.nodes["/d1/a-0/00000000000000000000.log"].data[16] = 9
+    files.file("/d1/a-0/00000000000000000000.log").seen[16] = 9
     manager = await started(files, "/d1", "/d2")
     assert manager.clean_epoch == -1, "the controller must not think that all is there"
     assert [log.log_end_offset for log in map(manager.get, (A, B)) if log] == [0, 5]
@@ -196,7 +196,7 @@ async def test_a_log_whose_topic_id_cannot_be_read_is_set_aside_and_told() -> No
         manager.create(partition, TOPIC_ID, TopicConfig())
         append(manager, partition, 3)
     await manager.stop(broker_epoch=7)
-    files.nodes["/d1/a-0/partition.metadata"].data[:] = b""
+    files.file("/d1/a-0/partition.metadata").seen[:] = b""
     manager = await started(files)
     assert manager.partitions == [B]
     assert manager.clean_epoch == -1
@@ -231,7 +231,7 @@ async def test_after_a_crash_logs_are_checked_and_the_operator_is_told_of_a_cut(
     log.high_watermark = 2
     await manager.housekeeping.checkpoint()
     append(manager, A, 1)
-    files.nodes["/d1/a-0/00000000000000000000.log"].data += b"torn"
+    files.file("/d1/a-0/00000000000000000000.log").seen += b"torn"
     runtime = FakeRuntime(files)
     again = LogManager(runtime, ["/d1"], TopicConfig(), never)
     await again.start()
@@ -279,7 +279,7 @@ async def test_a_stop_makes_logs_durable_by_as_many_threads_as_open_them() -> No
         append(manager, partition, times=2)
     await manager.stop(broker_epoch=7)
     assert [runtime.made[f"closing-{number}"].calls for number in (1, 2)] == [2, 2]
-    files.crash(random.Random(1))
+    files.crash_by(random.Random(1))
     again = await started(files)
     assert again.clean_epoch == 7
     for partition in partitions:

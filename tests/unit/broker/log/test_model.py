@@ -83,8 +83,8 @@ class Model:
         self.forget(self.log.log_end_offset)
         # One that has not reached the disk leaves batches of an older leader epoch after a crash:
         # replication tells them apart, a list cannot.
-        for node in self.files.nodes.values():
-            node.durable = bytes(node.data)
+        for file in self.files.files.values():
+            file.sync()
         self.files.sync_directory(DIRECTORY)
 
     def forget(self, end: int) -> None:
@@ -115,7 +115,7 @@ class Model:
 
     def crash(self) -> None:
         self.flush()
-        self.files.crash(self.chance)
+        self.files.crash_by(self.chance)
         self.reopen(clean=False)
         assert self.log.log_end_offset >= self.durable
         self.forget(self.log.log_end_offset)

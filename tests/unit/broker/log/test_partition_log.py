@@ -87,7 +87,7 @@ def test_segments_roll_by_size_and_are_named_by_their_base_offset() -> None:
     assert len(logs) > 3
     assert logs[0] == "00000000000000000000.log"
     for name in logs:
-        data = bytes(files.nodes[f"{DIRECTORY}/{name}"].data)
+        data = bytes(files.file(f"{DIRECTORY}/{name}").seen)
         assert parse_header(data).base_offset == int(name.removesuffix(".log"))
         assert len(data) <= SMALL.segment_bytes
         assert name.replace(".log", ".index") in files.names(DIRECTORY)
@@ -137,8 +137,8 @@ def test_index_files_are_apache_kafkas_byte_for_byte() -> None:
     base = f"{DIRECTORY}/{0:020d}"
     # The entry names the last offset of the batch that begins at the position.
     expected = struct.pack(">IIII", 2, size[0], 3, size[0] + size[1])
-    assert bytes(files.nodes[base + ".index"].data) == expected
-    assert bytes(files.nodes[base + ".timeindex"].data) == struct.pack(">qIqI", 6, 1, 9, 3)
+    assert bytes(files.file(base + ".index").seen) == expected
+    assert bytes(files.file(base + ".timeindex").seen) == struct.pack(">qIqI", 6, 1, 9, 3)
 
 
 @pytest.mark.req("L3")

@@ -230,11 +230,11 @@ def test_the_index_of_aborted_transactions_is_apache_kafkas() -> None:
     send(log, 8)
     end(log, 8, ABORT)
     path = f"{DIRECTORY}/{0:020d}.{aborted_index.SUFFIX}"
-    assert bytes(files.nodes[path].data) == struct.pack(">hqqqq", 0, 8, 1, 2, 0)
+    assert bytes(files.file(path).seen) == struct.pack(">hqqqq", 0, 8, 1, 2, 0)
     (document,) = dump.dump(files, path, with_records=False)
     assert isinstance(document, dict)
     assert document["producer_id"] == 8
-    files.nodes[path].data += b"?"
+    files.file(path).seen += b"?"
     assert [one.position for one in dump.verify(files, path)] == [34]
 
 
@@ -248,10 +248,10 @@ def test_a_damaged_index_is_made_anew() -> None:
     flush(log, closing=True)
     log.close()
     expected = aborted(log)
-    paths = [name for name in files.nodes if name.endswith(aborted_index.SUFFIX)]
+    paths = [name for name in files.files if name.endswith(aborted_index.SUFFIX)]
     assert len(paths) > 2
     for path in paths[1:]:
-        files.nodes[path].data[0] ^= 0x40
+        files.file(path).seen[0] ^= 0x40
         assert AbortedIndex(files, path, 0).is_damaged
     log = reopen(files, log.log_end_offset, clean=True)
     assert aborted(log) == expected
@@ -298,13 +298,13 @@ class Model:
 
     def truncate(self) -> None:
         self.log.truncate_to(self.chance.randint(self.log.high_watermark, self.log.log_end_offset))
-        for node in self.files.nodes.values():
-            node.durable = bytes(node.data)
+        for file in self.files.files.values():
+            file.sync()
         self.files.sync_directory(DIRECTORY)
 
     def crash(self) -> None:
         self.flush()
-        self.files.crash(self.chance)
+        self.files.crash_by(self.chance)
         self.reopen(clean=False)
 
     def restart(self) -> None:

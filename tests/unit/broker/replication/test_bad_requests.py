@@ -78,8 +78,8 @@ async def broker_with_records() -> AsyncIterator[tuple[Node, Client]]:
 def files(node: Node) -> dict[str, bytes]:
     """Whatever requests write into the partition's directory."""
     # The epochs are written down from time to time, requests or not.
-    nodes = {p: n for p, n in node.files.nodes.items() if not p.endswith("-checkpoint")}
-    return {path: bytes(one.data) for path, one in nodes.items() if path.startswith("/logs/t-0/")}
+    nodes = {p: n for p, n in node.files.files.items() if not p.endswith("-checkpoint")}
+    return {path: bytes(one.seen) for path, one in nodes.items() if path.startswith("/logs/t-0/")}
 
 
 async def lives(client: Client) -> bool:

@@ -200,7 +200,7 @@ async def test_all_brokers_lose_power_at_once_and_nothing_acknowledged_is_lost(s
             for node in world.nodes.values():
                 await node.kill()
             for node in world.nodes.values():
-                node.files.crash(chance)
+                node.files.crash_by(chance)
             for node in world.nodes.values():
                 await node.start()
             world.elect(chance.choice(list(world.nodes)))
