@@ -1,8 +1,7 @@
 """Inner loops over arrays of integers, compiled by numba where it is installed.
 
     codes         what the numbers in the arrays mean; needs no numba
-    registers     linearizability of registers: zones of unique writes, then a search
-    sorting       operations in the order of the search, or divided into parts
+    registers     linearizability of registers: operations in order, unique writes, a search
     text          fields of lines, sends and polls in the text of histories
 
 Modules know arrays alone and import nothing of the harness. A caller asks `available` first and

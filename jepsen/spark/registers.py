@@ -174,7 +174,7 @@ def _parted(
     found: Operations, key_part: Array, key_place: Array, parts: int
 ) -> tuple[Array, tuple[Array, ...]]:
     """(where each part begins, and the last ends; the columns of `PACKAGES` that are numbers)."""
-    from jepsen.compiled.sorting import are_small, parted
+    from jepsen.compiled.registers import are_small, parted
 
     columns, rows = tuple(found[2:]), len(found.f)
     small = are_small(found.f, columns, NIL)
@@ -396,8 +396,7 @@ def judged(batches: Iterable[pa.RecordBatch], initial: int, hot: int) -> pa.Reco
 
     OPEN are those with other operations or values than the search knows, and with more than `hot`.
     """
-    from jepsen.compiled.registers import CONFIGURATIONS_MAX, judge_table
-    from jepsen.compiled.sorting import sorted_rows
+    from jepsen.compiled.registers import CONFIGURATIONS_MAX, judge_table, sorted_rows
 
     keys, histories, found = unpacked(batches)
     of_key, all_keys = coded(pa.chunked_array([keys]))

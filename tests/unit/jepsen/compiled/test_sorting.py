@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
-sorting = pytest.importorskip("jepsen.compiled.sorting", reason="needs raftctl[fast]")
+sorting = pytest.importorskip("jepsen.compiled.registers", reason="needs raftctl[fast]")
 
 SILENT, NIL, SMALL_NIL = codes.FAILED_CAS + 1, -(2**63), -(2**31)
 KEYS = 7
