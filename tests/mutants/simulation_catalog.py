@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import edited, node_mutant
 
-
 SIMULATION_MUTANTS = (
     node_mutant(
         "observer_asks_nobody_for_a_leader",
