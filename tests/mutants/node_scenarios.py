@@ -285,7 +285,6 @@ COMPLAINTS = {
     "duplicate: {": "duplicate",
     "inconsistent-offsets: {": "inconsistent-offsets",
     ", a reader saw ": "seen_record_stays",
-    "a consumer sees only what is committed": "seen_record_stays",
     "unexpected: {": "unexpected",
     "lost-write: {": "lost-write",
     "unseen: {": "unseen",
