@@ -104,7 +104,7 @@ def _held(
         if partition.topic in INTERNAL_TOPICS:
             text = f"only coordinators write to {partition.topic}"
             held[index] = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=text)
-        elif _is_packed_too_early(context, request, partition, batch):
+        elif request.version < _TAKES_ZSTD and _is_packed_too_early(context, partition, batch):
             text = f"zstd needs Produce version {_TAKES_ZSTD} or later, not {request.version}"
             held[index] = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=text)
         elif sender is not None:
@@ -117,13 +117,9 @@ def _held(
     return held
 
 
-def _is_packed_too_early(
-    context: ApiContext,
-    request: Request[wire.ProduceRequest],
-    partition: TopicPartition,
-    batch: Buffer,
-) -> bool:
-    if request.version >= _TAKES_ZSTD or not is_packed_with(ZSTD, batch):
+def _is_packed_too_early(context: ApiContext, partition: TopicPartition, batch: Buffer) -> bool:
+    """Whether zstd has packed the batch; False of a partition that does not exist."""
+    if not is_packed_with(ZSTD, batch):
         return False
     topic = context.metadata.image.topics.by_name(partition.topic)
     return topic is not None and partition.partition in topic.partitions
