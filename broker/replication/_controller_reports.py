@@ -112,6 +112,7 @@ class IsrManager(_ReportQueue["tuple[IsrProposal, Partition]"]):
     async def _send(self) -> bool:
         """Send one request; return whether nothing of it must be sent again."""
         batch = [self._waiting.pop(key) for key in list(self._waiting)[:_ITEMS_MAX]]
+        # An image may have ended a proposal while it waited: the controller would refuse it.
         batch = [(p, replica) for p, replica in batch if replica.state.proposal is p]
         if not batch:
             return True
@@ -221,6 +222,7 @@ class DirectoryAssignments(_ReportQueue[DirectoryAssignment]):
         errors = await self._ask(tuple(assignment for _, assignment in batch))
         refused: dict[TopicPartition, DirectoryAssignment] = {}
         for (partition, assignment), error in zip(batch, errors, strict=True):
+            # The replica has moved on meanwhile: its newer report waits, and this result is old.
             if self._waiting.get(partition) is not assignment:
                 continue
             del self._waiting[partition]

@@ -84,6 +84,7 @@ class Preparing:
         return ready
 
     async def _on_worker(self, partition: TopicPartition, batch: Buffer) -> Appendable:
+        # It may have left while earlier batches were prepared: `append` says so to the client.
         replica = self._replicas.get(partition)
         if replica is None:
             return batch
