@@ -280,6 +280,7 @@ def test_a_crash_at_any_time_keeps_what_was_flushed_and_a_prefix_of_the_rest(
             # A cut that is not durable yet may be undone: replication tells that apart.
             for file in files.files.values():
                 file.sync()
+            files.sync_directory(DIRECTORY)
             del written[end:]
     files.crash_by(chance)
     recovered = reopen(files, durable)
