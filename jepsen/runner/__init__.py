@@ -13,8 +13,13 @@ ends the test early, heals the cluster and still yields a verdict. A node that v
 invariant makes the run invalid, whatever clients saw.
 """
 
-from jepsen.runner._running import ENVIRONMENTS, judge_folder, judge_servers_of, run_and_judge
-from jepsen.runner._shrink import shrink
+from jepsen.runner._running import (
+    ENVIRONMENTS,
+    judge_folder,
+    judge_servers_of,
+    run_and_judge,
+    shrink,
+)
 
 __all__ = [
     "ENVIRONMENTS",

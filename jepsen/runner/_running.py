@@ -1,4 +1,4 @@
-"""One run: starts its environment, reports progress, and judges the history."""
+"""One run: starts its environment, reports progress, judges the history, and makes it smaller."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from jepsen.errors import ClusterError, InputError
 from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import Op, OpType
 from jepsen.nemesis.faults import in_words, kind_struck
-from jepsen.nemesis.plan import performed
+from jepsen.nemesis.plan import performed, smallest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from jepsen.checkers.verdict import Verdict
+    from jepsen.checkers.verdict import Valid, Verdict
     from jepsen.core.spec import RunSpec
     from jepsen.environments import Environment
     from jepsen.environments.local.environment import LocalEnvironment
+    from jepsen.nemesis.plan import Places, Plan
     from jepsen.store import RunFolder
 
 TELL_S = 1.0
@@ -152,6 +153,28 @@ def judge_servers_of(folder: RunFolder, history: Sequence[Op]) -> dict[str, Verd
     committed = next((op.value for op in observed if op.f == SETTLED), None)
     seen = [(epoch, name) for name, epoch in (op.value for op in observed if op.f == LEADER)]
     return {TRACE: check_trace(history)} | judge_servers(folder.nodes, committed, seen)
+
+
+def shrink(folder: RunFolder, run: Callable[[RunSpec], Valid]) -> Plan | None:
+    """Leave faults out of a run's plan while `run` of the rest is invalid.
+
+    The plan is that of the specification, or else what the nemesis did by chance. `run` performs a
+    specification and returns its verdict. Returns None if the whole plan does not fail again.
+    InputError for a run without faults.
+    """
+    spec = folder.spec
+    plan = spec.plan or performed(folder.history())
+    if not plan:
+        raise InputError(f"{folder.path}: no fault struck in this run")
+
+    def fails(places: Places, operations: int = 0) -> bool:
+        del operations
+        return run(spec.with_plan(tuple(plan[place] for place in places))) is False
+
+    if not fails(tuple(range(len(plan)))):
+        return None
+    places, _ = smallest(len(plan), fails)
+    return tuple(plan[place] for place in places)
 
 
 def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:

@@ -1,7 +1,7 @@
 """Administrators who change metadata of every kind while everything goes wrong.
 
 Configs, quotas, topics, their partitions and replicas through brokers, keys through controllers.
-What each was told is held against every image (`jepsen.simulator.properties._outcomes`).
+What each was told is held against every image (`jepsen.simulator.properties.Register`).
 """
 
 from __future__ import annotations

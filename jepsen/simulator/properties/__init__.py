@@ -13,7 +13,7 @@ observed.
     _partition_invariants    high watermark, leader epochs, ISR and ELR of partitions
     _producer_id_invariants  each producer id is handed out once
     _snapshot_invariants     a snapshot equals the replay of the log that it replaces
-    _outcomes                refused operations never take effect, acknowledged ones stay
+    _properties              all of them; outcomes that clients were told hold in images
 
 `Recorder` writes the same views down as a server trace, which `jepsen.checkers.replication` judges.
 
@@ -25,8 +25,7 @@ Sources: Raft figure 3; KIP-101, KIP-497, KIP-595, KIP-730, KIP-853 and KIP-966.
 """
 
 from jepsen.simulator.properties._invariants import ImageView, Violation
-from jepsen.simulator.properties._outcomes import Register
-from jepsen.simulator.properties._properties import Properties
+from jepsen.simulator.properties._properties import Properties, Register
 from jepsen.simulator.properties._recorder import Recorder
 from jepsen.simulator.properties._watch import Watcher, check_left_behind, quorum_history
 
