@@ -80,7 +80,7 @@ _EDITS = (
     ("any_order_is_process", f"{CYCLES}:_cycles", '("process",) if', "() if", "list-append"),
     ("with_both_is_never_tried", f"{CYCLES}:find_cycles", "(False, True)", "(False,)",
      "list-append"),
-    ("told_hides_all", f"{CYCLES}:_cycles", "told |= implied(full)", "return", "list-append"),
+    ("told_hides_all", f"{CYCLES}:_cycles", "reported |= implied(full)", "return", "list-append"),
     ("two_rw_are_none", f"{CYCLES}:_Search._walk", "free and not last_rw", "False and not last_rw",
      "list-append"),
     ("steps_are_short", f"{CYCLES}:_Search.shortest", "len(self._part.edges) * 2", "1",
