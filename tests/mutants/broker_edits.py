@@ -118,6 +118,22 @@ EDITS = (
         "unit/broker/log/test_transactions.py::test_what_is_stable_and_aborted_follows_from_the_batches",
     ),
     Edit(
+        "rebuilt_index_counts_as_durable",
+        "broker.log.partition_log._opening:_recover",
+        "not last and not rebuilt",
+        "not last",
+        "unit/broker/log/test_recovery.py"
+        "::test_a_missing_or_damaged_index_is_rebuilt[index-missing]",
+    ),
+    Edit(
+        "index_made_again_is_not_synced",
+        "broker.log.partition_log._partition_log:PartitionLog._note_marker",
+        "segment.is_durable = False\n",
+        "pass\n",
+        "unit/broker/log/test_transactions.py"
+        "::test_an_index_that_recovery_made_anew_survives_the_next_loss_of_power",
+    ),
+    Edit(
         "open_transaction_expires",
         "broker.log.producers._producer_state:ProducerStates.expire",
         "and producer.open_from == NO_OFFSET\n",

@@ -148,8 +148,9 @@ def _recover(
     for number, segment in enumerate(segments):
         last = number + 1 == len(segments)
         if clean or (not last and segments[number + 1].base_offset <= trusted_below):
-            found.rebuilt += _trust(segment)
-            segment.is_durable = not last
+            rebuilt = _trust(segment)
+            found.rebuilt += rebuilt
+            segment.is_durable = not last and not rebuilt
             continue
         found.checked += 1
         # A gap or an overlap is a truncation of which the crash undid a part.

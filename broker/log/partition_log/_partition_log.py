@@ -376,6 +376,10 @@ class PartitionLog:
             if not segment.aborted.exists:
                 self._durability.renamed()
             segment.aborted.add(aborted)
+            # In recovery the segment may be one that counts as durable. A second loss of power
+            # could keep the cut of its index and lose the entries, and the snapshot of producers
+            # that is written meanwhile would have nobody look for them again.
+            segment.is_durable = False
 
     def roll(self, base_offset: int) -> None:
         """Begin a new segment, whose first batch is not below `base_offset`."""

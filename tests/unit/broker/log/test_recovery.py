@@ -208,6 +208,10 @@ def test_a_missing_or_damaged_index_is_rebuilt(suffix: str, damage: str) -> None
     assert reopened.recovered.indexes_rebuilt == 1
     assert bytes(files.file(path).seen) == good
     assert read(reopened, 0) == list(range(0, 60, 2))
+    # Made again is not yet made durable, although the segment was.
+    plan = reopened.flush_plan(rolled_only=True)
+    assert plan is not None
+    assert [segment.base_offset for segment in plan.whole] == [0]
 
 
 @pytest.mark.req("L4")

@@ -257,6 +257,33 @@ def test_a_damaged_index_is_made_anew() -> None:
     assert aborted(log) == expected
 
 
+@pytest.mark.req("T4", "R4")
+def test_an_index_that_recovery_made_anew_survives_the_next_loss_of_power() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    for producer in range(1, 30):
+        send(log, producer)
+        end(log, producer, ABORT)
+    log.high_watermark = log.log_end_offset
+    flush(log)
+    log.close()
+    expected = aborted(log)
+    for name in [name for name in files.files if name.endswith(".snapshot")]:
+        files.remove(name)
+    log = reopen(files, log.log_end_offset, clean=False)
+    log.high_watermark = log.log_end_offset
+    log.producers.prune_undo(log.high_watermark)
+    flush(log, closing=True)
+    log.close()
+    for name in [name for name in files.files if name.endswith(aborted_index.SUFFIX)]:
+        file = files.file(name)
+        # The cut reached the disk, the entries after it did not.
+        file.seen = file.durable[:0] if file.unsynced else file.durable
+        file.unsynced.clear()
+    log = reopen(files, log.log_end_offset, clean=False)
+    assert aborted(log) == expected
+
+
 def flush(log: PartitionLog, *, closing: bool = False, rolled_only: bool = False) -> None:
     plan = log.flush_plan(rolled_only=rolled_only, closing=closing)
     if plan is not None:
@@ -352,6 +379,8 @@ class Model:
 # So did zeros for entries of an index that had not been synced.
 @example(seed=958199)
 @example(seed=5543300)
+# An index that recovery had made again was not synced, and a second loss of power emptied it.
+@example(seed=999999999)
 @settings(max_examples=60, deadline=None)
 def test_what_is_stable_and_aborted_follows_from_the_batches(seed: int) -> None:
     model = Model(seed)
