@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker.groups import _core as group_core
 from broker.groups import _migration as migration
 from broker.groups.consumer.consumer_group import ConsumerMember, MemberState
-from tests.mutants.mutant import Mutant, Patch
+from tests.mutants.mutant import SILENT, Mutant, Patch
 
 if TYPE_CHECKING:
     from broker.groups._consumer_records import Slot
@@ -47,7 +47,7 @@ MIGRATION = (
         "core",
         "a_group_changes_its_protocol",
         ("one owner in an epoch",),
-        (Patch(group_core, "downgraded", _begin_generations_anew),),
+        (Patch(group_core, "downgraded", _begin_generations_anew), SILENT),
     ),
     Mutant(
         "upgrade_takes_all_for_released",
@@ -55,6 +55,6 @@ MIGRATION = (
         "core",
         "a_group_changes_its_protocol",
         ("one owner at a time",),
-        (Patch(migration, "_member", _take_all_for_released),),
+        (Patch(migration, "_member", _take_all_for_released), SILENT),
     ),
 )

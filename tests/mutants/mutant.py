@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from raftctl.errors import invariant
 from raftctl.raft import RaftCore
 from tests.mutants.edit import Edit
 
@@ -38,6 +39,14 @@ def edited(function: str, old: str, new: str) -> Patch:
     """The function, as `Edit.function` names it, with another text in one place."""
     edit = Edit(function, function, old, new, "")
     return Patch(edit.target, "__code__", edit.code())
+
+
+def _silent(condition: object, why: str) -> None:
+    """The place of `invariant`."""
+
+
+SILENT = Patch(invariant, "__code__", _silent.__code__)
+"""For a bug that an invariant finds first: that proves nothing about the property it names."""
 
 
 @dataclass(frozen=True, slots=True)
