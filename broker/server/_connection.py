@@ -163,9 +163,24 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- requests -------------------------------------------------------------------------------
 
-    def advance(self) -> None:
-        """Start every request that may start, sends every answer that may leave."""
-        self._attempt(self._start_requests)
+    def advance(self, done: _Unanswered | None = None) -> None:
+        """Start every request that may start; send every answer that may leave, that of `done` too.
+
+        Any error ends this connection only; a violated invariant ends the broker.
+        """
+        log = self._log
+        try:
+            if done is not None:
+                self._complete(done)
+            while self._start_next():
+                pass
+        except (MalformedError, HangUpError) as error:
+            self.hang_up(str(error))
+        except InvariantViolation as violation:
+            self._limits.fail(violation)
+        except Exception:
+            log.exception("connection_failed")
+            self.close()
         self._send()
 
     def close(self) -> None:
@@ -173,47 +188,37 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _start_requests(self) -> None:
-        while self._transport is not None and not self._ending:
-            frame = self._held if self._held is not None else self._frames.next()
-            self._held = None
-            if frame is None:
-                self._read(go_on=True)
-                return
-            if not self._may_start(frame):
-                self._held = frame
-                self._read(go_on=False)
-                return
-            self._start(frame)
-
-    def _may_start(self, frame: Frame) -> bool:
-        outbox = self._outbox
-        if outbox is None or not (self._limits.open and outbox.is_writable):
+    def _start_next(self) -> bool:
+        """Start the next request, if it is whole and may start; return whether it was started."""
+        outbox, count = self._outbox, len(self._unanswered)
+        if self._transport is None or self._ending or outbox is None:
             return False
-        if not self._unanswered:
-            return True
-        return (
-            self._pipelining
-            and frame.startswith(_PRODUCE)
-            and len(self._unanswered) < PIPELINED_MAX
-            and self._limits.permits > 0
+        frame = self._held if self._held is not None else self._frames.next()
+        if frame is None:
+            self._read(go_on=True)
+            return False
+        is_produce = frame.startswith(_PRODUCE)
+        follows = (
+            self._pipelining and is_produce and count < PIPELINED_MAX and self._limits.permits > 0
         )
-
-    def _start(self, frame: Frame) -> None:
-        count = len(self._unanswered)
+        if (count and not follows) or not (self._limits.open and outbox.is_writable):
+            self._held = frame
+            self._read(go_on=False)
+            return False
+        self._held = None
         invariant(not count or self._pipelining, "nothing overtakes a request that has not acted")
         invariant(count < PIPELINED_MAX, "the unanswered requests of a connection are bounded")
         response = self._serve_frame(frame, self._client_host)
         if not isinstance(response, Reply) and (response is None or not self._unanswered):
             self._queue(response)
-            return
-        has_acted = not isinstance(response, Reply) or response.has_acted
-        self._pipelining = has_acted and frame.startswith(_PRODUCE)
+            return True
+        self._pipelining = is_produce and (not isinstance(response, Reply) or response.has_acted)
         waiting = _Unanswered(response, permit=bool(self._unanswered))
         self._limits.permits -= waiting.permit
         self._unanswered.append(waiting)
         if isinstance(response, Reply):
             response.on_done(lambda future: self._finished(waiting, future))
+        return True
 
     def _finished(self, waiting: _Unanswered, future: asyncio.Future[Any]) -> None:
         if future.cancelled():
@@ -222,8 +227,7 @@ class Connection(asyncio.BufferedProtocol):
             self._forget_error(future)
         else:
             self.active_at = self._loop.time()
-            self._attempt(lambda: self._complete(waiting))
-            self.advance()
+            self.advance(waiting)
 
     def _complete(self, waiting: _Unanswered) -> None:
         if isinstance(waiting.response, Reply):
@@ -234,21 +238,6 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._limits.permits += self._unanswered.popleft().permit
             self._queue(response)
-
-    def _attempt(self, step: Callable[[], None]) -> None:
-        """Take a step. Whatever goes wrong ends this connection only; a violated invariant ends the
-        broker.
-        """
-        log = self._log
-        try:
-            step()
-        except (MalformedError, HangUpError) as error:
-            self.hang_up(str(error))
-        except InvariantViolation as violation:
-            self._limits.fail(violation)
-        except Exception:
-            log.exception("connection_failed")
-            self.close()
 
     def _forget_error(self, future: asyncio.Future[Any]) -> None:
         """Looks at an error that no client waits for any more, lest asyncio complains of it."""

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
-from broker.server import _connection as connection
+from broker.protocol import FrameReader
 from tests.fuzz import administrators
 
 if TYPE_CHECKING:
@@ -27,13 +27,15 @@ _RECORDS = 5
 async def captured(port: int) -> list[bytes]:
     """Whole frames, each once, in the order in which they came."""
     frames: dict[bytes, None] = {}
-    start = connection.Connection._start
+    take = FrameReader.next
 
-    def spy(self: connection.Connection, frame: Frame) -> None:
-        frames[len(frame).to_bytes(4, "big") + bytes(frame)] = None
-        start(self, frame)
+    def spy(self: FrameReader) -> Frame | None:
+        frame = take(self)
+        if frame is not None:
+            frames[len(frame).to_bytes(4, "big") + bytes(frame)] = None
+        return frame
 
-    with mock.patch.object(connection.Connection, "_start", spy):
+    with mock.patch.object(FrameReader, "next", spy):
         await _aiokafka(f"127.0.0.1:{port}")
         await asyncio.to_thread(_confluent, f"127.0.0.1:{port}")
         await asyncio.to_thread(_kafka_python, f"127.0.0.1:{port}")

@@ -9,23 +9,23 @@ _UNIT = "unit/broker/"
 EDITS = (
     Edit(
         "permit_is_given_back_and_was_not_taken",
-        "broker.server._connection:Connection._start",
+        "broker.server._connection:Connection._start_next",
         "self._limits.permits -= waiting.permit",
         "pass",
         f"{_UNIT}server/test_connection.py::test_produce_behind_a_waiting_one_is_bounded",
     ),
     Edit(
         "produce_overtakes_one_that_has_not_acted",
-        "broker.server._connection:Connection._may_start",
-        "self._pipelining\n        and",
-        "True\n        and",
+        "broker.server._connection:Connection._start_next",
+        "self._pipelining and",
+        "True and",
         f"{_UNIT}server/test_connection.py::test_no_produce_starts_behind_one_that_has_not_appended_all_it_can",
     ),
     Edit(
         "connection_starts_requests_without_end",
-        "broker.server._connection:Connection._may_start",
-        "len(self._unanswered) < PIPELINED_MAX",
-        "True",
+        "broker.server._connection:Connection._start_next",
+        "and count < PIPELINED_MAX",
+        "and True",
         f"{_UNIT}server/test_connection.py::test_produce_behind_a_waiting_one_is_bounded",
     ),
     Edit(
