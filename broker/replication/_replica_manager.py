@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.background import Background
 from broker.log import LogListener
-from broker.log.batches.record_batch import NotOneBatchError
-from broker.log.batches.validation import RecordsRefusedError
+from broker.log.batches.validation import NotOneBatchError, RecordsRefusedError
 from broker.replication._controller_reports import DirectoryAssignments, IsrManager
 from broker.replication._partition_changes import (
     PartitionChangeQueue,

@@ -1,9 +1,8 @@
 """Record batches (magic 2) by their 61-byte header: records stay opaque bytes.
 
-Decides whether a batch may be appended and where the next one begins. The base offset and the
-leader epoch stand before the CRC32C (which covers everything from byte 21), so a log sets them
-without touching the rest. Source: "Record Batch" in the Apache Kafka protocol documentation; the
-checks of a produced batch are Apache Kafka's, those that need no record decoded.
+Decides where a batch ends and the next one begins. The base offset and the leader epoch stand
+before the CRC32C (which covers everything from byte 21), so a log sets them without touching the
+rest. Source: "Record Batch" in the Apache Kafka protocol documentation.
 """
 
 from __future__ import annotations
@@ -44,10 +43,6 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 """The base timestamp is the delete horizon of a compacted batch (KIP-534)."""
-
-
-class NotOneBatchError(KafkaError):
-    """No partition takes it, whatever it has: a request may bring one batch of magic 2."""
 
 
 class BatchHeader(NamedTuple):
@@ -135,58 +130,6 @@ def crc_matches(data: Buffer, header: BatchHeader, position: int = 0) -> bool:
     """
     view = memoryview(data)
     return crc32c(view[position + CRC_COVERS_FROM : position + header.size]) == header.crc
-
-
-def check_produced(
-    batch: Buffer, batch_bytes_max: int, *, is_sequenced: bool = True
-) -> BatchHeader:
-    """Return the header of the one batch that a client may send to a partition.
-
-    `batch_bytes_max` is the topic's `max.message.bytes`. Only what the broker writes itself may
-    lack a sequence number (`is_sequenced`).
-
-    Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, or INVALID_RECORD, also for the formats
-    before magic 2. One that nobody knows is no batch at all. MESSAGE_TOO_LARGE comes before what
-    the batch says of itself: clients divide such a batch, and give up on the other errors.
-    """
-    size = len(batch)
-    if size < HEADER_BYTES:
-        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
-    header = parse_header(batch)
-    if header.magic != MAGIC:
-        is_old = 0 <= header.magic < MAGIC
-        code = ErrorCode.INVALID_RECORD if is_old else ErrorCode.CORRUPT_MESSAGE
-        raise NotOneBatchError(code, f"record format {header.magic} is not supported, only {MAGIC}")
-    if size > batch_bytes_max:
-        text = f"batch of {size} bytes exceeds max.message.bytes, {batch_bytes_max}"
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
-    claimed = header.size
-    if HEADER_BYTES <= claimed < size:
-        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
-    if claimed > size:
-        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "less than one batch for a partition")
-    # The CRC comes before the fields: in damaged bytes a field would be blamed that was sent right.
-    if claimed != size or not crc_matches(batch, header):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "length or CRC32C of the batch is wrong")
-    _check_fields(header)
-    if header.base_offset != 0:
-        text = f"the batch begins at offset {header.base_offset}: brokers give offsets, send 0"
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
-    if is_sequenced and header.producer_id >= 0 and header.base_sequence < 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without sequence")
-    return header
-
-
-def _check_fields(header: BatchHeader) -> None:
-    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
-        text = f"{header.record_count} records but last offset delta {header.last_offset_delta}"
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
-    if header.is_control:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-    if header.producer_id >= 0 and header.producer_epoch < 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without epoch")
-    if header.is_transactional and header.producer_id < 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
 
 
 def placed(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.log.batches import record_batch, records
+from broker.log.batches import record_batch, records, validation
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.batches import make_batch
 
 LIMIT = 1_000_000
@@ -13,13 +14,15 @@ LIMIT = 1_000_000
 
 def refused(batch: bytes, limit: int = LIMIT) -> ErrorCode:
     with pytest.raises(KafkaError) as raised:
-        record_batch.check_produced(batch, limit)
+        validation.check_produced(batch, TopicConfig(max_message_bytes=limit))
     return raised.value.code
 
 
 def test_a_good_batch_is_accepted_whatever_its_codec() -> None:
     for attributes in (0, 1, 2, 3, 4):
-        header = record_batch.check_produced(make_batch([b"a", b"b"], attributes=attributes), LIMIT)
+        header = validation.check_produced(
+            make_batch([b"a", b"b"], attributes=attributes), TopicConfig()
+        )
         assert (header.record_count, header.last_offset_delta) == (2, 1)
 
 
@@ -46,7 +49,7 @@ def test_each_bad_batch_gets_kafkas_error() -> None:
 @pytest.mark.req("L2")
 def test_placing_a_batch_changes_offset_and_leader_epoch_and_nothing_else() -> None:
     batch = make_batch([b"a", b"b"], attributes=1)
-    header = record_batch.check_produced(batch, LIMIT)
+    header = validation.check_produced(batch, TopicConfig())
     pieces, moved = record_batch.placed(batch, header, 77, 5)
     placed = b"".join(pieces)
     assert placed[16:] == batch[16:]
@@ -61,7 +64,7 @@ def test_the_brokers_time_is_put_in_with_a_new_crc() -> None:
     batch = make_batch([b"a", b"b"], timestamps=[5, 9])
     header = record_batch.parse_header(batch)
     stamped, changed = record_batch.stamped(batch, header, 4_242)
-    assert record_batch.check_produced(stamped, LIMIT) == changed
+    assert validation.check_produced(stamped, TopicConfig()) == changed
     assert (changed.max_timestamp, changed.base_timestamp) == (4_242, 5)
     assert changed.attributes & record_batch.LOG_APPEND_TIME
     assert stamped[record_batch.HEADER_BYTES :] == batch[record_batch.HEADER_BYTES :]
