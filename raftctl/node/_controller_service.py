@@ -30,6 +30,7 @@ from raftctl.metadata.requests.kv import (
     KvWriteResponse,
 )
 from raftctl.metadata.topic_names import RESERVED
+from raftctl.raft.messages import NO_NODE
 from raftctl.runtime import Deadline, Slices
 
 if TYPE_CHECKING:
@@ -133,25 +134,44 @@ class ControllerService:
     def handle(self, request: ControllerRequest) -> asyncio.Future[ControllerResponse]:
         """See `answer`; the future fails with the KafkaError."""
         future: asyncio.Future[ControllerResponse] = self._loop.create_future()
-        self.answer(request, partial(_resolve, future))
+        try:
+            self.answer(request, partial(_resolve, future))
+        except KafkaError as error:
+            future.set_exception(error)
         return future
 
-    def answer(self, request: ControllerRequest, reply: Reply) -> None:
+    def answer(self, request: ControllerRequest, reply: Reply, _peer_id: int = NO_NODE) -> None:
         """Decide on a request; call `reply` once, now or when the result is committed.
 
-        The answer is the response or a KafkaError: NOT_CONTROLLER if this node is not active, or is
-        not any more before the commit, THROTTLING_QUOTA_EXCEEDED if too much waits already. A
-        future for each of many writes would cost as much as deciding on them.
+        Raises KafkaError when nothing is done: NOT_CONTROLLER if this node is not active,
+        THROTTLING_QUOTA_EXCEEDED if too much waits already. A reply with NOT_CONTROLLER means that
+        leadership ended before the commit. Any node may ask: requests that only one may send name
+        it. A future for each of many writes would cost as much as deciding on them.
         """
         if type(request) is KvPutRequest and not self._is_full:
             self.answer_puts((request,), lambda answers: reply(answers[0]))
             return
         self._watch_turn()
         self._puts.decide()
-        try:
-            self._decide(request, reply)
-        except KafkaError as error:
-            reply(error)
+        if not self._controller.active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        # Heartbeats are few, and to refuse them would fence brokers and end sessions that live.
+        heartbeat = isinstance(request, BrokerHeartbeatRequest | KvHeartbeatRequest)
+        if self._is_full and not heartbeat:
+            raise _throttled()
+        if isinstance(request, DescribeQuorumRequest):
+            reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))
+            return
+        result = self._controller.handle(request, self._now_ms())
+        base_offset = self._append(result.records)
+        response = result.response_at(base_offset)
+        if result.confirm and not self._unproposed:
+            self._confirm(_Deferred(self._last_appended, reply, response, result.lost))
+        elif self._last_appended < self._driver.high_watermark:
+            reply(response)
+        else:
+            # Also an answer without records waits: it was computed from what is not committed yet.
+            self._defer(_Deferred(self._last_appended, reply, response, result.lost))
 
     def answer_puts(self, requests: Sequence[KvPutRequest], reply: ReplyMany) -> None:
         """Do what `answer` does for several puts, with one call of `reply` for all of them.
@@ -204,27 +224,6 @@ class ControllerService:
         answer = partial(_answer_puts, decided, reply)
         lost = ErrorCode.REQUEST_TIMED_OUT
         self._defer(_Deferred(self._last_appended, answer, response, lost, len(requests)))
-
-    def _decide(self, request: ControllerRequest, reply: Reply) -> None:
-        if not self._controller.active:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        # Heartbeats are few, and to refuse them would fence brokers and end sessions that live.
-        heartbeat = isinstance(request, BrokerHeartbeatRequest | KvHeartbeatRequest)
-        if self._is_full and not heartbeat:
-            raise _throttled()
-        if isinstance(request, DescribeQuorumRequest):
-            reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))
-            return
-        result = self._controller.handle(request, self._now_ms())
-        base_offset = self._append(result.records)
-        response = result.response_at(base_offset)
-        if result.confirm and not self._unproposed:
-            self._confirm(_Deferred(self._last_appended, reply, response, result.lost))
-        elif self._last_appended < self._driver.high_watermark:
-            reply(response)
-        else:
-            # Also an answer without records waits: it was computed from what is not committed yet.
-            self._defer(_Deferred(self._last_appended, reply, response, result.lost))
 
     def _confirm(self, read: _Deferred) -> None:
         """Answer once this controller is known to have been active when the question came.
@@ -374,32 +373,28 @@ class ControllerService:
         # Replicas end an image where the batch of a mark ends: it is shared with nothing.
         marked = any(isinstance(record, SnapshotMarkRecord) for record in records)
         large = len(payload) > TRANSACTION_BYTES_MIN
+        begins = 0
         if large and may_be_transaction(self._controller.image, records):
             records = as_transaction(records)
+            begins = 1
             for piece in in_pieces(records, TRANSACTION_BYTES_MIN):
                 last = self._driver.append_payload(*piece, alone=True)
-            first = self._replay(records, last, len(payload)) + 1
         else:
             last = self._driver.append_payload(payload, len(records), alone=marked)
-            first = self._replay(records, last, len(payload))
-        if marked:
-            self._controller.seal()
-        return first
-
-    def _replay(self, records: Sequence[Record], last_offset: int, size: int) -> int:
-        """Has the controller replay what was appended; returns the offset of the first record."""
-        self._last_appended = last_offset
-        self._uncommitted.append((last_offset, size))
-        self._uncommitted_bytes += size
+        self._last_appended = last
+        self._uncommitted.append((last, len(payload)))
+        self._uncommitted_bytes += len(payload)
         self._appended_ms = self._now_ms()
         try:
             # As replicas will read it in the batch, which a stalled loop may propose later.
             timestamp_ms = self._driver.append_timestamp_ms
-            self._controller.appended(records, last_offset, self._driver.epoch, timestamp_ms)
+            self._controller.appended(records, last, self._driver.epoch, timestamp_ms)
         except Exception as error:
             # The records are on their way into every log: no replica could go on from them.
             raise InvariantViolation("what the controller appends can be replayed") from error
-        return self._last_appended - len(records) + 1
+        if marked:
+            self._controller.seal()
+        return last - len(records) + 1 + begins
 
     def _watch_turn(self) -> None:
         """Has `_end_turn` called before the driver proposes what this turn appends.

@@ -279,10 +279,10 @@ class Node:
         self._cleanup.callback(service.stop)
         self.hashes.append_with(service.append_own)
         for request in get_args(messages.Request):
-            rpc.on(request, lambda peer, request, reply: driver.answer(request, reply, peer))
+            rpc.on(request, driver.answer)
         for request in get_args(ControllerRequest):
-            rpc.on(request, lambda _, request, reply: service.answer(request, reply))
-        rpc.on_batch(KvPutRequest, lambda _, requests, reply: service.answer_puts(requests, reply))
+            rpc.on(request, service.answer)
+        rpc.on_batch(KvPutRequest, service.answer_puts)
         counts = PartitionCounts(self._fail)
         loader.add_publisher(counts)
         api = AdminApi(

@@ -140,28 +140,24 @@ class MessageStream(asyncio.Protocol):
             self._parts = []
         position = 0
         while self._takes and position < len(data):
-            position = self._take_frame(data, position)
+            kind = data[position]
+            begin, end = _payload(data, position)
+            if (kind != BINARY and kind not in _CONTROL) or end - begin > self._message_bytes_max:
+                self._takes = False
+                break
+            if end > len(data):
+                self._parts = [data[position:]]
+                self._missing = end - len(data)
+                return
+            if kind == BINARY:
+                self._on_message(_unmasked(data, position, begin, end))
+            else:
+                if kind == PONG:
+                    self._on_pong(bytes(_unmasked(data, position, begin, end)))
+                self._inner.data_received(data[position:end])
+            position = end
         if position < len(data):
             self._inner.data_received(data[position:])
-
-    def _take_frame(self, data: bytes, position: int) -> int:
-        """Deal with the frame at `position`; return where the next one begins."""
-        kind = data[position]
-        begin, end = _payload(data, position)
-        if (kind != BINARY and kind not in _CONTROL) or end - begin > self._message_bytes_max:
-            self._takes = False
-            return position
-        if end > len(data):
-            self._parts = [data[position:]]
-            self._missing = end - len(data)
-            return len(data)
-        if kind != BINARY:
-            if kind == PONG:
-                self._on_pong(bytes(_unmasked(data, position, begin, end)))
-            self._inner.data_received(data[position:end])
-        else:
-            self._on_message(_unmasked(data, position, begin, end))
-        return end
 
     def eof_received(self) -> bool | None:
         """See `asyncio.Protocol`."""
@@ -255,23 +251,29 @@ class Channel:
         """Why `run` ends, if not because the connection did."""
 
     def send(self, correlation_id: int, message: object) -> None:
-        """Queue a frame; after the end of the connection it is dropped."""
-        if not self._closed:
-            self._queue(self._packer.pack(correlation_id, message), at_once=type(message) in URGENT)
+        """Queue a frame, to leave at the end of the turn; an urgent one takes all with it at once.
 
-    def send_all(self, correlation_ids: Sequence[int], messages: Sequence[object]) -> None:
-        """Queue a frame for each message and send them at once: many make up for a turn."""
-        if not self._closed:
-            self._queue(self._packer.pack_all(correlation_ids, messages), at_once=True)
-
-    def _queue(self, frames: bytes, *, at_once: bool) -> None:
-        self._outgoing.append(frames)
-        self._outgoing_bytes += len(frames)
-        if at_once:
+        After the end of the connection it is dropped.
+        """
+        if self._closed:
+            return
+        frame = self._packer.pack(correlation_id, message)
+        self._outgoing.append(frame)
+        self._outgoing_bytes += len(frame)
+        if type(message) in URGENT:
             self._write()
         elif not self._write_due:
             self._write_due = True
             self._loop.call_soon(self._write_at_end)
+
+    def send_all(self, correlation_ids: Sequence[int], messages: Sequence[object]) -> None:
+        """Queue a frame for each message and send them at once: many make up for a turn."""
+        if self._closed:
+            return
+        frames = self._packer.pack_all(correlation_ids, messages)
+        self._outgoing.append(frames)
+        self._outgoing_bytes += len(frames)
+        self._write()
 
     @property
     def congested(self) -> bool:

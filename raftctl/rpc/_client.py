@@ -102,11 +102,19 @@ class RpcClient:
 
     async def call(self, request: object, timeout_ms: int) -> Any:
         """Send the request and return the response. Raises RpcError, within `timeout_ms`."""
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
         link = self._link
         if link is None:
             link = await self._connected(deadline)
-        return await link.call(request, deadline)
+        if link.full:
+            raise RpcUnreachable("the connection has ended or has too many calls under way")
+        future: asyncio.Future[Any] = loop.create_future()
+        correlation_id = link.send(request, deadline, partial(_resolve, future))
+        try:
+            return await future
+        finally:
+            link.forget(correlation_id)
 
     def ask(self, request: object, timeout_ms: int, done: Callable[[Any], None]) -> bool:
         """Do what `call` does without a task, if there is a connection; return whether there is.
@@ -247,29 +255,25 @@ class _Link:
         self._ended = False
         self.receiver: asyncio.Task[None] | None = None
 
-    async def call(self, request: object, deadline: float) -> Any:
-        """See `RpcClient.call`; `deadline` in the loop's seconds."""
-        if self.full:
-            raise RpcUnreachable("the connection has ended or has too many calls under way")
-        future: asyncio.Future[Any] = self._loop.create_future()
-        correlation_id = self.send(request, deadline, partial(_resolve_call, future))
-        try:
-            return await future
-        finally:
-            self._pending.pop(correlation_id, None)
-
     @property
     def full(self) -> bool:
         """Whether no call can be sent."""
         return self._ended or len(self._pending) >= CALLS_MAX or self._channel.congested
 
     def send(self, request: object, deadline: float, done: Callable[[Any], None]) -> int:
-        """Send a call unless this link is `full`; return its correlation id."""
+        """Send a call unless this link is `full`; return its correlation id.
+
+        `deadline` is on the loop's clock (s); `done` takes the response or the RpcError.
+        """
         self._last_id = correlation_id = self._last_id + 1
         self._pending[correlation_id] = _Call(done, self._loop.time(), deadline)
         self._channel.send(correlation_id, request)
         self._timer.set_at_latest(deadline)
         return correlation_id
+
+    def forget(self, correlation_id: int) -> None:
+        """Drop the call, if it has no outcome yet: its caller has given up."""
+        self._pending.pop(correlation_id, None)
 
     def _time_out(self) -> None:
         """Fail the calls whose deadline has come and wait for the next one's."""
@@ -298,7 +302,13 @@ class _Link:
     def _take(self, frames: list[tuple[int, Any]]) -> None:
         self._received_at = self._loop.time()
         for correlation_id, response in frames:
-            self._resolve(correlation_id, response)
+            call = self._pending.pop(correlation_id, None)
+            if call is None:
+                continue  # it has timed out or was cancelled
+            if isinstance(response, Failure):
+                call.done(RpcRefused(response.error, response.message))
+            else:
+                call.done(response)
         self._client.answered()
 
     def end(self, why: str) -> None:
@@ -316,15 +326,6 @@ class _Link:
         pending, self._pending = self._pending, {}
         for call in pending.values():
             call.done(RpcUnreachable(why))
-
-    def _resolve(self, correlation_id: int, response: object) -> None:
-        call = self._pending.pop(correlation_id, None)
-        if call is None:
-            return  # it has timed out or was cancelled
-        if isinstance(response, Failure):
-            call.done(RpcRefused(response.error, response.message))
-        else:
-            call.done(response)
 
 
 async def open_channel(session: aiohttp.ClientSession, peer: str, hello: Hello) -> Channel:
@@ -362,7 +363,7 @@ def _check_hello(message: aiohttp.WSMessage) -> None:
             raise FrameError("no hello came back")
 
 
-def _resolve_call(future: asyncio.Future[Any], outcome: object) -> None:
+def _resolve(future: asyncio.Future[Any], outcome: object) -> None:
     if future.done():
         return  # its caller has given up
     if isinstance(outcome, RpcError):

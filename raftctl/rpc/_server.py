@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from raftctl.runtime.api import Runtime
 
-    Handler = Callable[[int, Any, Callable[[Any], None]], None]
-    BatchHandler = Callable[[int, Sequence[Any], Callable[[Sequence[Any]], None]], None]
+    Handler = Callable[[Any, Callable[[Any], None], int], None]
+    BatchHandler = Callable[[Sequence[Any], Callable[[Sequence[Any]], None]], None]
 
 BATCH_MAX = 256
 """Requests that a batch handler is given at once. Fewer let leader and followers work side by side,
@@ -73,15 +73,16 @@ class RpcServer:
         """The connection that was opened last, by client."""
 
     def on(self, request_class: type, handler: Handler) -> None:
-        """Register `handler(peer_node_id, request, reply)` for a class of requests.
+        """Register `handler(request, reply, peer_id)` for a class of requests.
 
         It raises, or calls `reply` once, now or later, with the response or a KafkaError.
+        `peer_id` is the node id in the peer's hello.
         """
         invariant(request_class not in self._handlers, f"one handler for {request_class.__name__}")
         self._handlers[request_class] = handler
 
     def on_batch(self, request_class: type, handler: BatchHandler) -> None:
-        """Register `handler(peer_node_id, requests, reply)` for requests that come in numbers.
+        """Register `handler(requests, reply)` for requests that come in numbers.
 
         It gets those that stand next to each other in a message, at most `BATCH_MAX`. It raises, or
         calls `reply` once, now or later, with a response or a KafkaError for each, in order. It
@@ -177,16 +178,8 @@ class _Connection:
         async with asyncio.timeout(HELLO_TIMEOUT_S) as self._patience:
             await self.channel.run(self._take, HEARTBEAT_S)
 
-    def _take(self, frames: list[tuple[int, Any]]) -> None:
-        if self._peer_id >= 0:
-            self._dispatch_all(frames)
-        else:
-            self._patience.reschedule(None)
-            self._dispatch_all(frames[self._greet(frames) :])
-
-    def _greet(self, frames: list[tuple[int, Any]]) -> int:
-        """Check the peer's hello and answer it; return how many frames that took."""
-        hello = frames[0][1]
+    def _greet(self, hello: object) -> None:
+        """Check the peer's hello and answer it."""
         if not isinstance(hello, Hello):
             raise FrameError("the first frame is not a hello")
         refusal = self._refusal(hello)
@@ -196,7 +189,6 @@ class _Connection:
         self._replace_older(hello)
         self.channel.send(HELLO_ID, self._hello)
         self._peer_id = hello.node_id
-        return 1
 
     def _replace_older(self, hello: Hello) -> None:
         """A client that connects again has given up what it asked over older connections.
@@ -241,7 +233,12 @@ class _Connection:
             return Failure(ErrorCode.INVALID_REQUEST, f"{hello.node_id} is no node id")
         return None
 
-    def _dispatch_all(self, frames: list[tuple[int, Any]]) -> None:
+    def _take(self, frames: list[tuple[int, Any]]) -> None:
+        """Hand the requests of a message to their handlers; the first frame of all is a hello."""
+        if self._peer_id < 0:
+            self._patience.reschedule(None)
+            self._greet(frames[0][1])
+            frames = frames[1:]
         for request_class, run in groupby(frames, _class_of_request):
             if request_class in self._fenced:
                 refusal = Failure(self._fenced[request_class], DELAYED)
@@ -263,7 +260,7 @@ class _Connection:
         self._expect(len(requests))
         reply = partial(self._reply_batch, correlation_ids)
         with HandingTo(lambda error: reply([error] * len(requests)), OF_PROGRAMS):
-            handler(self._peer_id, requests, reply)
+            handler(requests, reply)
 
     def _reply_batch(self, correlation_ids: Sequence[int], answers: Sequence[object]) -> None:
         self._waiting -= len(correlation_ids)
@@ -287,7 +284,7 @@ class _Connection:
         self._expect(1)
         reply = partial(self._reply, correlation_id)
         with HandingTo(reply, OF_PROGRAMS):
-            handler(self._peer_id, request, reply)
+            handler(request, reply, self._peer_id)
 
     def _reply(self, correlation_id: int, answer: object) -> None:
         self._waiting -= 1

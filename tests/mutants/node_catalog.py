@@ -18,6 +18,7 @@ from raftctl.loader import MetadataLoader
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, PartitionImage
 from raftctl.metadata.image import _delta as delta
 from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
+from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.node import ControllerService
 from raftctl.quorum import RaftDriver
 from raftctl.raft.events import QuorumState
@@ -131,7 +132,13 @@ DURABLE = (
 # --- the controller -----------------------------------------------------------------------------
 
 
-def _answer_at_once(service: ControllerService, request: ControllerRequest, reply: Reply) -> None:
+def _answer_at_once(
+    service: ControllerService, request: ControllerRequest, reply: Reply, peer_id: int = NO_NODE
+) -> None:
+    if isinstance(request, KvPutRequest):
+        _answer(service, request, reply, peer_id)
+        return
+    service._puts.decide()
     if not service._controller.active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     result = service._controller.handle(request, service._now_ms())
@@ -236,6 +243,7 @@ def _unfence_at_once(
 
 
 _replay = MetadataLoader._replay
+_answer = ControllerService.answer
 _on_committed = ControllerService.on_committed
 _claim = QuorumController.claim
 _renounce = QuorumController.renounce
@@ -249,7 +257,7 @@ CONTROLLER = (
         "controller_answers_before_commit",
         "the controller answers when it has appended",
         ("acknowledged_topic_stays", "producer_ids_are_granted_by_the_log"),
-        Patch(ControllerService, "_decide", _answer_at_once),
+        Patch(ControllerService, "answer", _answer_at_once),
         scenario="controller_is_isolated",
     ),
     node_mutant(

@@ -91,7 +91,7 @@ EDITS = (
     ),
     Edit(
         "refusal_taken_for_an_answer",
-        "rpc._client:_Link._resolve",
+        "rpc._client:_Link._take",
         "call.done(RpcRefused(response.error, response.message))",
         "call.done(response)",
         "unit/raftctl/rpc/test_rpc.py::test_answerers_reply_at_once_later_or_refuse",

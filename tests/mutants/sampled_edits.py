@@ -441,7 +441,7 @@ RPC = (
     ),
     Edit(
         "given_up_call_kept",
-        "rpc._client:_Link.call",
+        "rpc._client:_Link.forget",
         "self._pending.pop(correlation_id, None)",
         "pass",
         "unit/raftctl/rpc/test_rpc.py::test_a_call_that_was_given_up_leaves_nothing_behind",

@@ -48,7 +48,7 @@ def never(peer: int, request: object) -> asyncio.Future[object]:
 def replying(function: Callable[[int, Any], Any]) -> Handler:
     """A handler that replies with what the function returns, or its coroutine or future does."""
 
-    def handle(peer: int, request: object, reply: Callable[[Any], None]) -> None:
+    def handle(request: object, reply: Callable[[Any], None], peer: int) -> None:
         answer = function(peer, request)
         if asyncio.iscoroutine(answer):
             answer = asyncio.get_running_loop().create_task(answer)
@@ -147,7 +147,7 @@ async def test_answerers_reply_at_once_later_or_refuse(world: World) -> None:
     replies: list[Callable[[Any], None]] = []
 
     def answer(
-        peer: int, request: AllocateProducerIdsRequest, reply: Callable[[Any], None]
+        request: AllocateProducerIdsRequest, reply: Callable[[Any], None], peer: int
     ) -> None:
         match request.broker_id:
             case 0:
@@ -204,7 +204,7 @@ async def test_asking_needs_a_connection_and_tells_the_outcome_once(world: World
 async def test_answerers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "REQUESTS_MAX", 2)
     replies: asyncio.Queue[Callable[[Any], None]] = asyncio.Queue()
-    await world.serve({}, {VoteRequest: lambda peer, request, reply: replies.put_nowait(reply)})
+    await world.serve({}, {VoteRequest: lambda request, reply, peer: replies.put_nowait(reply)})
     client = world.client()
     first = asyncio.create_task(client.call(vote(1), 5000))
     (await replies.get())(ids(1))
@@ -224,7 +224,6 @@ async def test_requests_that_come_in_numbers_are_answered_together(
     held: list[Callable[[Sequence[Any]], None]] = []
 
     def answer(
-        peer: int,
         requests: Sequence[AllocateProducerIdsRequest],
         reply: Callable[[Sequence[Any]], None],
     ) -> None:
@@ -447,7 +446,7 @@ async def test_requests_that_were_answered_are_not_counted_any_more(
 ) -> None:
     """At once, later and together: else a connection would end after so many requests."""
 
-    def answer(peer: int, request: object, reply: Callable[[Any], None]) -> None:
+    def answer(request: object, reply: Callable[[Any], None], peer: int) -> None:
         reply(ids(1))
 
     monkeypatch.setattr(server_module, "REQUESTS_MAX", 4)
@@ -648,7 +647,7 @@ async def test_what_was_sent_before_a_fence_is_refused_until_the_peer_is_known_t
     request = AllocateProducerIdsRequest(0, 0)
     await world.serve(
         {VoteRequest: lambda peer, request: ids(1)},
-        {AllocateProducerIdsRequest: lambda peer, request, reply: reply(ids(2))},
+        {AllocateProducerIdsRequest: lambda request, reply, peer: reply(ids(2))},
     )
     assert world.server is not None
     async with peer(world) as before:
