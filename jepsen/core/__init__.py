@@ -17,23 +17,25 @@ Source: Jepsen's `jepsen.core` and `jepsen.generator.interpreter`.
 """
 
 from jepsen.core._evidence import (
+    PROPERTIES,
     Ending,
     cut_short,
-    failure_of_cluster,
     faults_struck,
     format_faults,
     judge,
+    judge_steps,
     overall,
 )
 from jepsen.core._run import Run
 
 __all__ = [
+    "PROPERTIES",
     "Ending",
     "Run",
     "cut_short",
-    "failure_of_cluster",
     "faults_struck",
     "format_faults",
     "judge",
+    "judge_steps",
     "overall",
 ]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jepsen.core.spec import RunSpec
     from jepsen.history import Op
 
+PROPERTIES = "simulator-properties"
+"""Name of the checker of what the simulator has seen of nodes, beside those of histories."""
 FAULTS, RATE, ENDING, CLIENTS = "faults", "rate", "ending", "clients"
 """Names of the verdicts that are unknown for want of evidence."""
 
@@ -31,20 +33,22 @@ FAULTS, RATE, ENDING, CLIENTS = "faults", "rate", "ending", "clients"
 class Ending(NamedTuple):
     """End of a run."""
 
-    trouble: str = ""
-    """A violation by a node, as text; empty if there was none."""
+    broken: tuple[Anomaly, ...] = ()
+    """What was seen of the nodes themselves and is never allowed, whatever clients saw."""
     interrupted_s: float | None = None
     """When the test was interrupted, in seconds of the test; None: it was not."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that `from_json` reads."""
-        return self._asdict()
+        broken = [{"name": one.name, "detail": dict(one.detail)} for one in self.broken]
+        return {"broken": broken, "interrupted_s": self.interrupted_s}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Ending:
         """KeyError, TypeError for anything else."""
         at_s = document["interrupted_s"]
-        return cls(str(document["trouble"]), None if at_s is None else float(at_s))
+        broken = tuple(Anomaly(one["name"], one["detail"]) for one in document["broken"])
+        return cls(broken, None if at_s is None else float(at_s))
 
 
 def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
@@ -54,9 +58,14 @@ def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
     return found | unproven(spec, history, ends=workload.final is not NOTHING)
 
 
-def failure_of_cluster(what: str) -> Verdict:
-    """Return the verdict if a node violated an invariant, whatever clients saw."""
-    return Verdict(False, (Anomaly("cluster-failed", {"what": what}),))
+def judge_steps(ending: Ending | None) -> Verdict:
+    """Return the verdict of the simulator's properties, which it checks after every step.
+
+    The anomalies have the names of the properties that did not hold, or say that a node ended.
+    """
+    if ending is None:
+        return Verdict("unknown", why_unknown="the run never said how it ended")
+    return Verdict(not ending.broken, ending.broken)
 
 
 def overall(verdicts: Mapping[str, Verdict]) -> Valid:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from jepsen.checkers.replication.trace import LEADER, check_trace
 from jepsen.checkers.verdict import verdict_document
 from jepsen.core import (
+    PROPERTIES,
     Ending,
     Run,
     cut_short,
-    failure_of_cluster,
     faults_struck,
     format_faults,
     judge,
+    judge_steps,
     overall,
 )
 from jepsen.environments.external import ExternalEnvironment
@@ -118,8 +119,8 @@ def judge_folder(folder: RunFolder) -> dict[str, Verdict]:
     ending = ending_of(folder)
     verdicts = judge(spec, history) | judge_servers_of(folder, history)
     verdicts |= cut_short(spec, history, ending)
-    if ending is not None and ending.trouble:
-        verdicts["cluster"] = failure_of_cluster(ending.trouble)
+    if spec.env == "sim":
+        verdicts[PROPERTIES] = judge_steps(ending)
     interrupted_s = None if ending is None else ending.interrupted_s
     document: dict[str, Any] = {
         "valid": overall(verdicts),
@@ -178,24 +179,26 @@ def shrink(folder: RunFolder, run: Callable[[RunSpec], Valid]) -> Plan | None:
 
 
 def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
-    """What went wrong in the world, if anything did; the history is read as it grows."""
-    from jepsen.simulator import harness
+    """A seed of the simulator, which writes the history and the ending into the folder."""
+    from jepsen.simulator.runner.determinism import run_in_subprocess
 
     tell(f"seed {spec.seed}: {spec.time_limit_s:g} virtual seconds")
-    process = harness.start(folder.path)
+    scenario = f"jepsen.simulator.environment:{spec.workload}"
+    options = ["--folder", str(folder.path)]
     try:
-        output, _ = process.communicate()
+        result = run_in_subprocess(scenario, spec.seed, options=options, timeout_s=None)
     except KeyboardInterrupt:
-        process.kill()
-        process.communicate()
         history = folder.history()
         return Ending(interrupted_s=history[-1].time / SECOND_NS if history else 0.0)
-    (folder.path / "sim.log").write_text(output, encoding="utf-8")
-    last = output.rstrip().rpartition("\n")[2]
-    if process.returncode == harness.BAD_INPUT:
-        raise InputError(last)
+    if result.refusal:
+        raise InputError(result.refusal)
+    (folder.path / "sim.log").write_text(result.output, encoding="utf-8")
+    last = result.output.rstrip().rpartition("\n")[2]
     tell(last)
-    return Ending() if process.returncode == 0 else Ending(f"{last}; see sim.log")
+    ending = ending_of(folder)
+    if ending is None:
+        raise ClusterError(f"the simulator has ended with the run: {last}")
+    return ending
 
 
 def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:

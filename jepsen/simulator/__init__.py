@@ -14,8 +14,8 @@ A seed decides everything that is random, so the same seed makes the same run.
     liveness    properties that scenarios check while a cluster runs
     runner      one seed, many seeds, shrinking of failing runs
 
-`environment` offers a cluster to the Jepsen harness, and `harness` runs a test folder against
-it. `swarm` draws the configuration of a run, and `cuts` leaves parts of a failing run out.
+`environment` offers a cluster to the Jepsen harness, whose tests are scenarios. `swarm` draws
+the configuration of a run, and `cuts` leaves parts of a failing run out.
 
 Invariants:
 * A run depends on the seed and the program alone. Real time, addresses of objects, hash order

@@ -24,7 +24,6 @@ from jepsen.simulator.runner import determinism
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BAD_ARGUMENTS = 2
 SHRUNK_MAX = 3
 """How many failing seeds of one call are shrunk: the later ones tend to fail alike."""
 
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         return _run(options, arguments)
     except InputError as error:
         sys.stderr.write(f"{error}\n")
-        return BAD_ARGUMENTS
+        return determinism.BAD_ARGUMENTS
 
 
 def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -60,7 +59,14 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
     determinism.prepare()
     cuts = Cuts.parse(options.faults, options.operations)
-    return run_seed(options.target, options.seed, cuts, options.trace, options.servers)
+    return run_seed(
+        options.target,
+        options.seed,
+        cuts,
+        options.trace,
+        options.servers,
+        folder_path=options.folder,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     Cuts.add_options(run)
     run.add_argument("--trace", help="write every event to this file")
     run.add_argument("--servers", help="write what servers are seen to do to this file")
+    run.add_argument("--folder", help="a run's folder: its test is performed, its history kept")
     many = commands.add_parser("many", help="run one scenario with many seeds")
     many.add_argument("target", help="the scenario, as module:function")
     many.add_argument("--seeds", type=int, default=20)

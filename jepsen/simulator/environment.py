@@ -1,20 +1,29 @@
-"""The environment `sim`: a test's cluster in the deterministic world."""
+"""The environment `sim`: a test's cluster in the deterministic world.
+
+A test of the harness is a scenario here, `jepsen.simulator.environment:WORKLOAD`: so a run of
+`jepsen test --env sim` is a run of a seed as any other.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 from typing import TYPE_CHECKING, Any
 
+from jepsen.core import Run
+from jepsen.core.spec import WORKLOADS
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
+from jepsen.errors import InputError
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
 from jepsen.simulator.faults import Machines
+from raftctl.errors import ConfigError
 from raftctl.localcluster.ports import API_VERSIONS_REQUEST
 from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from jepsen.environments import ClusterSpec
     from jepsen.simulator.world import SimRuntime, World
@@ -25,6 +34,32 @@ TERMINATE_S = 20.0
 DISK_FAULTS = ("power_off", "sync_error", "write_error", "disk_full", "bit_flip")
 WIPE = "wipe"
 OPERATOR = "operator"
+CLIENTS_NODE = "jepsen"
+
+
+def __getattr__(name: str) -> Callable[[World], Coroutine[Any, Any, None]]:
+    """The scenario of a workload, which is imported: what imports draw has no part in a run."""
+    if name not in WORKLOADS:
+        raise AttributeError(name)
+    importlib.import_module(WORKLOADS[name].partition(":")[0])
+    return run_test
+
+
+async def run_test(world: World) -> None:
+    """The test of the run's folder, from a cluster that is started to the last operation."""
+    spec = world.test
+    assert spec is not None, "a run without a folder has no test"
+    try:
+        cluster = SimEnvironment(world, spec.cluster)
+        cluster.start()
+    except ConfigError as error:
+        raise InputError(str(error)) from None
+
+    async def clients(runtime: SimRuntime) -> None:
+        await cluster.wait_ready()
+        await Run(spec, cluster, world.note).run()
+
+    await world.start(CLIENTS_NODE, clients).done
 
 
 class SimEnvironment(Machines):

@@ -12,19 +12,16 @@ import argparse
 import os
 import re
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jepsen.cli._options import rerun_command
-from jepsen.core import judge
+from jepsen.core import PROPERTIES, judge
 from jepsen.core.spec import RunSpec, workload_of
-from jepsen.simulator import harness
+from jepsen.simulator import environment
 from jepsen.simulator.runner.fork_server import ForkServers
-from jepsen.store import RunFolder
 from tests.mutants import processes
 from tests.mutants.node_catalog import NODE_MUTANTS
 from tests.mutants.processes import FOUND, found_by
@@ -119,11 +116,9 @@ async def _run(world: World, mutant: str, hunt: Hunt) -> None:
     for one in NODE_MUTANTS:
         if one.name == mutant:
             one.plant()
-    with tempfile.TemporaryDirectory() as store:
-        spec = spec_of(hunt, world.seed)
-        folder = RunFolder.create(Path(store), spec, rerun_command(spec))
-        await harness.scenario(world, folder)
-        verdicts = judge(spec, folder.history())
+    world.test = spec = spec_of(hunt, world.seed)
+    await environment.run_test(world)
+    verdicts = judge(spec, world.history)
     if found := found_by(verdicts):
         raise AssertionError(found)
 
@@ -149,7 +144,7 @@ def finding(result: RunResult) -> str:
     if last[1]:
         return last[2].partition("\n")[0]
     violation = _VIOLATION.search(result.output)
-    return f"cluster: {violation[1] if violation else 'failed'}"
+    return f"{PROPERTIES}: {violation[1] if violation else 'cluster-failed'}"
 
 
 class Hunter:

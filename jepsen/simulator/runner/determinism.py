@@ -33,6 +33,8 @@ PREPARED = {
     "AIOKAFKA_NO_EXTENSIONS": "1",
 }
 """What must be in the environment before the interpreter starts."""
+BAD_ARGUMENTS = 2
+"""The exit status of a run that was refused; its output ends with the reason in a sentence."""
 SUBPROCESS_TIMEOUT_S = 300.0
 IMPORTED_AFTER = ("aiohttp", "aiokafka", "structlog")
 # Classes of libraries whose objects are kept in sets that are iterated, and whose hash comes from
@@ -51,6 +53,7 @@ class RunResult:
     seed: int
     ok: bool
     trace_hash: str
+    """Empty for a run that did not come to its end."""
     output: str
     simulated_s: float = 0.0
     events: int = 0
@@ -59,6 +62,8 @@ class RunResult:
     """Of the run alone; 0 where it is not known."""
     covered: frozenset[str] = field(default=frozenset(), compare=False)
     """What the run has reached, see `jepsen.simulator.coverage`."""
+    refusal: str = ""
+    """Why the run was refused, in a sentence."""
 
     @staticmethod
     def parse(seed: int, status: int, output: str) -> RunResult:
@@ -70,8 +75,17 @@ class RunResult:
         output = _COVERED.sub("", output)
         ran = _RAN.search(output)
         simulated_s, events = (float(ran[1]), int(ran[2])) if ran else (0.0, 0)
-        ok = status == 0
-        return RunResult(seed, ok, trace_hash, output, simulated_s, events, covered=reached)
+        refusal = last if status == BAD_ARGUMENTS else ""
+        return RunResult(
+            seed,
+            status == 0,
+            trace_hash,
+            output,
+            simulated_s,
+            events,
+            covered=reached,
+            refusal=refusal,
+        )
 
 
 def ran_line(simulated_s: float, events: int) -> str:
@@ -129,9 +143,12 @@ def run_in_subprocess(
     seed: int,
     *,
     options: Sequence[str] = (),
-    timeout_s: float = SUBPROCESS_TIMEOUT_S,
+    timeout_s: float | None = SUBPROCESS_TIMEOUT_S,
 ) -> RunResult:
-    """Runs the scenario `module:function` of one seed in an interpreter of its own."""
+    """Runs the scenario `module:function` of one seed in an interpreter of its own.
+
+    Ctrl-C kills that, and is raised here. `timeout_s`: None for a run that may take any time.
+    """
     command = [
         sys.executable,
         "-m",
@@ -150,6 +167,7 @@ def run_in_subprocess(
         timeout=timeout_s,
         text=True,
         check=False,
+        start_new_session=True,
     )
     return RunResult.parse(seed, finished.returncode, finished.stdout)
 

@@ -12,8 +12,10 @@ import logging
 import sys
 import traceback
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jepsen.checkers.verdict import Anomaly
 from jepsen.errors import InputError
 from jepsen.simulator.runner import determinism
 from raftctl.failures import outcome_of
@@ -62,17 +64,21 @@ def run_seed(
     trace_path: str | None = None,
     servers_path: str | None = None,
     *,
+    folder_path: str | None = None,
     covered: bool = False,
 ) -> int:
     """Runs a seed to its end; the exit status is 0 if nothing went wrong. The files get every event
-    of the world, and what servers are seen to do as lines of a history. With `covered` a line says
-    what the run has reached.
+    of the world, and what servers are seen to do as lines of a history. A folder of a run has the
+    test, and gets the history and how the run ended. With `covered` a line says what the run has
+    reached.
 
     The last line of the output is `seed N: ok, trace HASH`, or says that the seed failed.
     """
     scenario = load(target)
+    from jepsen.core import Ending
     from jepsen.simulator.properties import Recorder
     from jepsen.simulator.world import World
+    from jepsen.store import RunFolder
 
     determinism.stabilize_hashes()
     determinism.quiet_collector()
@@ -83,13 +89,21 @@ def run_seed(
         servers = (
             None if servers_path is None else stack.enter_context(opened("--servers", servers_path))
         )
+        folder = None if folder_path is None else RunFolder.open(Path(folder_path))
+        history = None if folder is None else stack.enter_context(folder.writer())
         world = stack.enter_context(World(seed, cuts=cuts))
+        if folder is not None and history is not None:
+            world.test, world.note = folder.spec, history.append
         if trace is not None:
             world.trace.sink = trace.write
         if servers is not None:
             world.recorder = Recorder(world.loop.time, servers.write)
         logging.getLogger().addHandler(_LogToTrace(world))
         _, error = outcome_of(lambda: world.run(scenario(world)))
+        if isinstance(error, InputError):
+            raise error
+        if folder is not None:
+            folder.write_ending(Ending(broken_by(error, world.elapsed_s)).to_json())
         if covered:
             sys.stdout.write(determinism.covered_line(world.coverage.seen))
         if error is not None:
@@ -102,6 +116,26 @@ def run_seed(
         sys.stdout.write(_ran_line(world))
         sys.stdout.write(f"seed {seed}: ok, trace {world.trace_hash()}\n")
         return 0
+
+
+def broken_by(error: BaseException | None, at_s: float) -> tuple[Anomaly, ...]:
+    """What ended a run, as anomalies: properties by their names, and failures of nodes.
+
+    `at_s`: when the run ended, for a failure of the scenario alone.
+    """
+    from jepsen.simulator.properties import Violation
+    from jepsen.simulator.world import Failure, WorldFailed
+
+    if error is None:
+        return ()
+    failures = error.failures if isinstance(error, WorldFailed) else [Failure("", at_s, error)]
+    return tuple(
+        Anomaly(
+            one.error.name if isinstance(one.error, Violation) else "cluster-failed",
+            {"what": str(one.error), "node": one.node or "scenario", "at_s": round(one.at_s, 6)},
+        )
+        for one in failures
+    )
 
 
 def opened(option: str, path: str) -> TextIO:

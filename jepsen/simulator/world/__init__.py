@@ -18,10 +18,12 @@ Invariants:
 """
 
 from jepsen.simulator.world._runtime import SimRuntime, stream
-from jepsen.simulator.world._world import World
+from jepsen.simulator.world._world import Failure, World, WorldFailed
 
 __all__ = [
+    "Failure",
     "SimRuntime",
     "World",
+    "WorldFailed",
     "stream",
 ]

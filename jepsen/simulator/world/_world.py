@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
+    from jepsen.core.spec import RunSpec
+    from jepsen.history import Op
     from jepsen.simulator.properties import Recorder
 
 T = TypeVar("T")
@@ -86,6 +88,11 @@ class World:
         self.trace = Trace(lambda: self.loop.now_s)
         self.recorder: Recorder | None = None
         """To be set before there is a cluster: gets what its nodes are seen to do."""
+        self.test: RunSpec | None = None
+        """The test of the harness that the run performs, if it has a folder."""
+        self.history: list[Op] = []
+        self.note: Callable[[Op], object] = self.history.append
+        """Gets what clients and the nemesis do."""
         self.coverage = Coverage()
         self.random = stream(seed, "scenario")
         self.network = Network(self.loop, stream(seed, "network"), self.trace)

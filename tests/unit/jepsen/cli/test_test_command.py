@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.cli._options import rerun_command
 from jepsen.cli.main import run
-from jepsen.core import Ending, judge, overall
+from jepsen.core import PROPERTIES, Ending, judge, overall
 from jepsen.core.spec import RunSpec
 from jepsen.errors import InputError
 from jepsen.generator.core import SECOND_NS
@@ -138,13 +139,16 @@ def test_what_there_is_of_a_run_is_judged(tmp_path: Path) -> None:
             writer.append(Op(index, index, 0, OpType(kind), "read", value, 0))
     with (folder.path / "history.jsonl").open("a") as file:
         file.write('{"index":2,"time":')  # the process was killed here
-    unfinished = judge_folder(folder)["interrupted"]
+    verdicts = judge_folder(folder)
+    unfinished, unjudged = verdicts["interrupted"], verdicts[PROPERTIES]
     assert unfinished.why_unknown.startswith("the run never came to an end")
-    folder.write_ending(Ending("broker-1 ended").to_json())
+    assert unjudged.why_unknown == "the run never said how it ended"
+    broken = Anomaly("one_leader_per_epoch", {"what": "101 and 102 lead 7"})
+    folder.write_ending(Ending((broken,)).to_json())
     verdicts = judge_folder(folder)
     assert "interrupted" not in verdicts
     assert verdicts["linearizable"].valid is False
-    assert verdicts["cluster"].anomalies[0].detail == {"what": "broker-1 ended"}
+    assert verdicts[PROPERTIES] == Verdict(False, (broken,))
     assert json.loads((folder.path / "results.json").read_text())["valid"] is False
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.checkers.verdict import Anomaly
 from jepsen.core import Ending, cut_short, faults_struck, judge, overall
 from jepsen.core.spec import RunSpec
 from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Processes, Todo
@@ -130,10 +131,11 @@ def test_a_run_that_was_cut_short_says_when_and_what_had_struck() -> None:
         "unknown",
         "interrupted after 4 of 60 s, 1 fault struck",
     )
-    assert "0 faults struck" in cut_short(spec, [], Ending("", 4.0))["interrupted"].why_unknown
+    assert "0 faults struck" in cut_short(spec, [], Ending((), 4.0))["interrupted"].why_unknown
     assert "never came to an end" in cut_short(spec, history, None)["interrupted"].why_unknown
-    assert cut_short(spec, history, Ending("a node failed")) == {}
-    assert Ending.from_json(Ending("x", 1.5).to_json()) == Ending("x", 1.5)
+    assert cut_short(spec, history, Ending((Anomaly("cluster-failed"),))) == {}
+    broken = Anomaly("one_leader_per_epoch", {"what": "101 and 102 lead 7"})
+    assert Ending.from_json(Ending((broken,), 1.5).to_json()) == Ending((broken,), 1.5)
 
 
 # --- the nemesis strikes early --------------------------------------------------------------------
