@@ -34,11 +34,11 @@ def test_every_mutant_names_properties_and_a_scenario_and_leaves_nothing_behind(
         scenarios = CORE_SCENARIOS if mutant.level == "core" else NODE_SCENARIOS
         assert mutant.scenario in scenarios
         assert mutant.properties
-        before = [vars(patch.owner)[patch.attribute] for patch in mutant.patches]
+        before = [patch.original for patch in mutant.patches]
         restore = mutant.plant()
-        planted = [vars(patch.owner)[patch.attribute] for patch in mutant.patches]
+        planted = [patch.original for patch in mutant.patches]
         restore()
-        after = [vars(patch.owner)[patch.attribute] for patch in mutant.patches]
+        after = [patch.original for patch in mutant.patches]
         assert all(one is not other for one, other in zip(before, planted, strict=True))
         assert all(one is other for one, other in zip(before, after, strict=True))
 
@@ -48,7 +48,7 @@ def test_every_planted_function_is_called_as_the_one_in_whose_place_it_stands() 
     wrong = []
     for mutant in CATALOG:
         for patch in mutant.patches:
-            original = vars(patch.owner)[patch.attribute]
+            original = patch.original
             if not inspect.isfunction(original) or not inspect.isfunction(patch.replacement):
                 continue
             if _shape(original) != (found := _shape(patch.replacement)) and "*" not in found:
