@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.coordinator import STEP_ITEMS, STEPS, StepQueue, in_batches
 from broker.coordinator.core import Answer, Command, Effect, Journal, Now
-from broker.transactions._ids import TransactionIds
-from broker.transactions._records import written
+from broker.transactions._records import read, written
 from broker.transactions._state import (
     EPOCH_MAX,
     NO_ID,
@@ -155,6 +154,46 @@ class WriteMarkers:
     coordinator_epoch: int
     partitions: frozenset[TopicPartition]
     client_version: int
+
+
+class TransactionIds:
+    """The ids with their newest transactions, and two indexes of these.
+
+    The indexes are what time needs: without them each round would look at every id, of which a
+    partition may have a million, to find the few transactions that are late.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, Transaction] = {}
+        self.ongoing: dict[str, None] = {}
+        """Whose transaction is ongoing, in the order in which they were seen."""
+        self.prepared: dict[str, None] = {}
+        """Whose transaction is decided, and whose markers are on their way."""
+
+    def invariants(self) -> None:
+        """Stop the program unless the indexes say what the transactions do."""
+        ongoing = {n for n, one in self.known.items() if one.state is TransactionState.ONGOING}
+        invariant(self.ongoing.keys() == ongoing, "what is ongoing is found when it is late")
+        prepared = {n for n, one in self.known.items() if one.state.is_prepared}
+        invariant(self.prepared.keys() == prepared, "what is decided is found for its markers")
+
+    def replay(self, key: bytes, value: bytes | None) -> str:
+        """Take a record of the log; return the transactional id that it is of.
+
+        Raises ValueError of a record that cannot be understood, before anything has changed.
+        """
+        name, found = read(key, value)
+        self.ongoing.pop(name, None)
+        self.prepared.pop(name, None)
+        if found is None:
+            self.known.pop(name, None)
+            return name
+        self.known[name] = found
+        if found.state is TransactionState.ONGOING:
+            self.ongoing[name] = None
+        elif found.state.is_prepared:
+            self.prepared[name] = None
+        return name
 
 
 class TransactionCore:

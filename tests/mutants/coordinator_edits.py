@@ -44,7 +44,7 @@ EDITS = (
     ),
     Edit(
         "ended_transaction_stays_ongoing",
-        "broker.transactions._ids:TransactionIds.replay",
+        "broker.transactions._core:TransactionIds.replay",
         "self.ongoing.pop(name, None)",
         "pass",
         f"{_UNIT}transactions/test_transactions.py::test_an_outcome_is_told_to_every_partition_and_then_complete[True]",

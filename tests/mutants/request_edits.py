@@ -30,14 +30,14 @@ EDITS = (
     ),
     Edit(
         "sent_bytes_still_count",
-        "broker.server._outbox:Outbox._advance",
+        "broker.server._connection:Outbox._advance",
         "self.size -= count",
         "pass",
         f"{_UNIT}server/test_outbox.py::test_a_sender_and_the_transport_take_turns_without_losing_the_order",
     ),
     Edit(
         "sent_piece_stays_the_first",
-        "broker.server._outbox:Outbox._advance",
+        "broker.server._connection:Outbox._advance",
         "count >= len(self._pieces[0])",
         "count > len(self._pieces[0])",
         f"{_UNIT}server/test_outbox.py::test_a_part_of_a_file_is_read_only_as_far_as_the_connection_takes_it",

@@ -2,10 +2,10 @@
 
 `APIS` is the table of this family, from an api's key to its handler and its refusal.
 
-    groups           JoinGroup, SyncGroup, Heartbeat, LeaveGroup (the classic protocol)
-    consumer_groups  ConsumerGroupHeartbeat, ConsumerGroupDescribe (KIP-848)
+    groups           JoinGroup, SyncGroup, Heartbeat, LeaveGroup (the classic protocol),
+                     ConsumerGroupHeartbeat (KIP-848)
     group_offsets    OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit
-    group_admin      DescribeGroups, ListGroups, DeleteGroups
+    group_admin      DescribeGroups, ListGroups, DeleteGroups, ConsumerGroupDescribe
 
 The handlers find the shard that holds a group and hand it a request of `broker.groups.requests`.
 They translate versions and error forms. They must not know membership or offsets: these are
@@ -22,7 +22,7 @@ Source: KIP-62 and KIP-345 (the classic protocol), KIP-848 (the consumer protoco
 (OffsetFetch of many groups).
 """
 
-from broker.apis.consumer import _consumer_groups, _group_admin, _group_offsets, _groups
+from broker.apis.consumer import _group_admin, _group_offsets, _groups
 from broker.apis.handler import Api
 from broker.protocol.versions import ApiKey
 
@@ -41,10 +41,10 @@ APIS: dict[int, Api] = {
     ApiKey.OFFSET_DELETE: Api(_group_offsets.handle_delete, _group_offsets.refuse_delete),
     ApiKey.DELETE_GROUPS: Api(_group_admin.handle_delete, _group_admin.refuse_delete),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(
-        _consumer_groups.handle_heartbeat, _consumer_groups.refuse_heartbeat
+        _groups.handle_consumer_heartbeat, _groups.refuse_consumer_heartbeat
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Api(
-        _consumer_groups.handle_describe, _consumer_groups.refuse_describe
+        _group_admin.handle_describe_consumer, _group_admin.refuse_describe_consumer
     ),
 }
 

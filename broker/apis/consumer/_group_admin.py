@@ -1,14 +1,20 @@
-"""DescribeGroups, ListGroups, DeleteGroups (rows G2, G3)."""
+"""DescribeGroups, ListGroups, DeleteGroups and ConsumerGroupDescribe (rows G2, G3, G4)."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.apis.consumer._groups import ask_any
+from broker.apis.consumer._groups import ask, ask_any
 from broker.coordinator import STEP_ITEMS
 from broker.groups.classic import State
-from broker.groups.requests import DeleteGroup, DescribeGroup, FindGroups, ListGroups
+from broker.groups.requests import (
+    DeleteGroup,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    FindGroups,
+    ListGroups,
+)
 from broker.protocol import EncodedArray
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from broker.protocol.messages import consumer as wire
 
     _DescribedGroup = wire.DescribeGroupsResponseDescribedGroup
+    _DescribedConsumerGroup = wire.ConsumerGroupDescribeResponseDescribedGroup
 
 ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 """Read, delete, describe, describe and alter configs."""
@@ -130,3 +137,49 @@ def refuse_delete(
     """The same error for each group."""
     groups = request.body["groups_names"]
     return {"results": [{"group_id": one, "error_code": error.code} for one in groups]}
+
+
+async def handle_describe_consumer(
+    context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest]
+) -> wire.ConsumerGroupDescribeResponse:
+    """Each group with its members; GROUP_ID_NOT_FOUND for those of the classic protocol."""
+    groups = request.body["group_ids"]
+    return {
+        "groups": await asyncio.gather(
+            *(_describe_consumer(context, request, one) for one in groups)
+        )
+    }
+
+
+async def _describe_consumer(
+    context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest], group_id: str
+) -> _DescribedConsumerGroup:
+    describe = DescribeConsumerGroup(group_id, context.metadata.image.topics)
+    try:
+        found: _DescribedConsumerGroup = await ask(context, describe, group_id)
+    except KafkaError as error:
+        return _absent_consumer(group_id, error)
+    asked = request.body["include_authorized_operations"]
+    operations = ALL_GROUP_OPERATIONS if asked else OPERATIONS_NOT_ASKED
+    return {**found, "authorized_operations": operations}
+
+
+def _absent_consumer(group_id: str, error: KafkaError) -> _DescribedConsumerGroup:
+    return {
+        "error_code": error.code,
+        "error_message": error.message,
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": (),
+        "authorized_operations": OPERATIONS_NOT_ASKED,
+    }
+
+
+def refuse_describe_consumer(
+    _context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest], error: KafkaError
+) -> wire.ConsumerGroupDescribeResponse:
+    """The same error for each group."""
+    return {"groups": [_absent_consumer(one, error) for one in request.body["group_ids"]]}

@@ -1,4 +1,8 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: membership in consumer groups (row G2)."""
+"""Membership in consumer groups of both protocols (rows G2, G4).
+
+JoinGroup, SyncGroup, Heartbeat and LeaveGroup are the classic protocol, ConsumerGroupHeartbeat is
+the one of KIP-848.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker.apis.handler import Reply
 from broker.groups import join_error, sync_error
-from broker.groups.requests import Caller, Heartbeat, Join, Leave, Sync
+from broker.groups.requests import Caller, ConsumerHeartbeat, Heartbeat, Join, Leave, Sync
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.records import GROUP_RESOURCE
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,6 +27,8 @@ _NAMES_PROTOCOL = 5
 _PROTOCOL_MAY_BE_NULL = 7
 _MAY_SKIP_ASSIGNMENT = 9
 _LEAVES_IN_BATCHES = 3
+_BRINGS_MEMBER_ID = 1
+"""Of ConsumerGroupHeartbeat."""
 
 if TYPE_CHECKING:
     _OfGeneration = wire.SyncGroupRequest | wire.HeartbeatRequest
@@ -158,3 +165,57 @@ def refuse_leave(
 ) -> wire.LeaveGroupResponse:
     """The error, for all members."""
     return {"error_code": error.code, "members": ()}
+
+
+def handle_consumer_heartbeat(
+    context: ApiContext, request: Request[wire.ConsumerGroupHeartbeatRequest]
+) -> Reply[wire.ConsumerGroupHeartbeatResponse]:
+    """Take the member's subscription and its partitions; respond with its assignment."""
+    body = request.body
+    if not body["group_id"].strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+    config, overrides = context.config, _overrides(context, body["group_id"])
+    owned, names = body["topic_partitions"], body["subscribed_topic_names"]
+    heartbeat = ConsumerHeartbeat(
+        body["group_id"],
+        body["member_id"],
+        body["member_epoch"],
+        body["instance_id"],
+        body["rack_id"],
+        request.client_id or "",
+        request.client_host,
+        body["rebalance_timeout_ms"],
+        None if names is None else tuple(sorted(set(names))),
+        body.get("subscribed_topic_regex"),
+        body["server_assignor"],
+        None if owned is None else tuple(owned),
+        brings_member_id=request.version >= _BRINGS_MEMBER_ID,
+        session_timeout_ms=int(
+            overrides.get("consumer.session.timeout.ms", config.group_consumer_session_timeout_ms)
+        ),
+        heartbeat_interval_ms=int(
+            overrides.get(
+                "consumer.heartbeat.interval.ms", config.group_consumer_heartbeat_interval_ms
+            )
+        ),
+        topics=context.metadata.image.topics,
+    )
+    answered = ask(context, heartbeat, heartbeat.group_id)
+    return Reply(answered, answered.result)
+
+
+def _overrides(context: ApiContext, group_id: str) -> dict[str, str]:
+    return dict(context.metadata.image.config(GROUP_RESOURCE, group_id))
+
+
+def refuse_consumer_heartbeat(
+    _context: ApiContext, _request: Request[wire.ConsumerGroupHeartbeatRequest], error: KafkaError
+) -> wire.ConsumerGroupHeartbeatResponse:
+    """The error, with what is to be done about it."""
+    return {
+        "error_code": error.code,
+        "error_message": error.message,
+        "member_id": None,
+        "member_epoch": 0,
+        "assignment": None,
+    }

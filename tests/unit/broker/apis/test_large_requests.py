@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.apis import _dispatch as dispatching
-from broker.apis import _slices as slicing
 from broker.apis import dispatch
-from broker.apis._dispatch import APIS
-from broker.apis._slices import SLICE_ITEMS, elements, joined, slices
+from broker.apis._dispatch import APIS, SLICE_ITEMS, elements, joined, slices
 from broker.apis.handler import Reply
 from broker.protocol import codec
 from broker.protocol._decoder import ELEMENTS_MAX, PRODUCED_MAX
@@ -143,7 +141,7 @@ async def test_what_names_something_twice_is_told_so_however_long_it_is() -> Non
 async def test_what_cannot_be_taken_apart_is_refused_when_there_is_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slicing, "WHOLE_ITEMS_MAX", 7_999)
+    monkeypatch.setattr(dispatching, "WHOLE_ITEMS_MAX", 7_999)
     names = map(str, range(8_000))
     topics = [{"name": name, "num_partitions": 1} for name in names]
     whole = [t | {"replication_factor": 1, "assignments": [], "configs": []} for t in topics]

@@ -13,7 +13,7 @@ import pytest
 from broker.log.partition_log import _opening as opening
 from broker.log.segments import Limits
 from broker.protocol.versions import ApiKey
-from broker.server._outbox import CHUNK_BYTES, Outbox
+from broker.server._connection import CHUNK_BYTES, Outbox
 from broker.types import FetchPartition, FetchResult, TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.configs.topic import TopicConfig

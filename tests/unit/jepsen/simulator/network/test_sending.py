@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.server._outbox import Outbox
+from broker.server._connection import Outbox
 from jepsen.simulator.disk._disk import SimFile
 from jepsen.simulator.network import SimSender
 from jepsen.simulator.world import World
