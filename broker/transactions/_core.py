@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.coordinator import STEP_ITEMS, STEPS, StepQueue, in_batches
 from broker.coordinator.core import Answer, Command, Effect, Journal, Now
-from broker.transactions._records import read, written
 from broker.transactions._state import (
     EPOCH_MAX,
     NO_ID,
@@ -30,6 +29,8 @@ from broker.transactions._state import (
     Transaction,
     TransactionState,
     check_succession,
+    read_record,
+    record_of,
 )
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
@@ -182,7 +183,7 @@ class TransactionIds:
 
         Raises ValueError of a record that cannot be understood, before anything has changed.
         """
-        name, found = read(key, value)
+        name, found = read_record(key, value)
         self.ongoing.pop(name, None)
         self.prepared.pop(name, None)
         if found is None:
@@ -607,7 +608,7 @@ class TransactionCore:
     def _write(self, name: str, found: Transaction) -> None:
         """Write a record that may follow the one before; its replay changes the state."""
         check_succession(self._known.get(name), found)
-        self._journal.append([written(name, found)])
+        self._journal.append([record_of(name, found)])
         invariant(self._known.get(name) == found, "a record says what it was made from")
 
 
@@ -699,7 +700,7 @@ class TransactionUpkeep:
         names = list(self._ids.known)
         for start in range(0, len(names), STEP_ITEMS):
             part = names[start : start + STEP_ITEMS]
-            gone = [written(name, None) for name in part if self._is_silent(name, before_ms)]
+            gone = [record_of(name, None) for name in part if self._is_silent(name, before_ms)]
             try:
                 for batch in in_batches(gone):
                     self._journal.append(batch)

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from broker.transactions import TransactionState
-from broker.transactions import _records as transaction_records
+from broker.transactions._state import RECORD_KEY, RECORD_VALUE
 from tests.integration.clusters import wait_healthy, wait_until
 from tests.integration.commands import ROOT
 from tests.peers.programs import KAFKAJS, JavaTools, franz_go_program, kafkajs_modules
@@ -101,8 +101,8 @@ def ended_transactions(bootstrap: str) -> dict[str, Counter[TransactionState]]:
     """How often the transactions of each transactional id came to each of their ends."""
     counts = defaultdict[str, Counter[TransactionState]](Counter)
     for one in records(bootstrap, ["__transaction_state"], 50):
-        key = transaction_records.KEY.decode(one.key() or b"")
-        value = transaction_records.VALUE.decode(one.value() or b"")
+        key = RECORD_KEY.decode(one.key() or b"")
+        value = RECORD_VALUE.decode(one.value() or b"")
         state = TransactionState(value["transaction_status"])
         if state in ENDED:
             counts[key["transactional_id"]][state] += 1

@@ -18,8 +18,7 @@ from broker.transactions import (
     Transaction,
     TransactionState,
 )
-from broker.transactions import _records as transaction_records
-from broker.transactions._state import EPOCH_MAX
+from broker.transactions._state import EPOCH_MAX, record_of
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker.transactions.transaction_harness import P0, Rig
 
@@ -120,7 +119,7 @@ def in_state(state: str, version: int, epoch: int = EPOCH, previous_id: int = -1
         previous_producer_id=previous_id,
         client_version=version,
     )
-    rig.append([transaction_records.written("x", found)])
+    rig.append([record_of("x", found)])
     return rig
 
 

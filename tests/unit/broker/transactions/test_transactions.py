@@ -16,9 +16,8 @@ from broker.transactions import (
     TransactionState,
 )
 from broker.transactions import _core as transaction_core
-from broker.transactions import _records as transaction_records
 from broker.transactions._core import ForceAbort, MarkersWritten, Settings
-from broker.transactions._state import EPOCH_MAX
+from broker.transactions._state import EPOCH_MAX, read_record, record_of
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker.transactions.transaction_harness import COORDINATOR_EPOCH, P0, P1, Rig
@@ -183,12 +182,12 @@ def test_used_up_epochs_bring_another_id() -> None:
     exhausted = Transaction(
         producer.producer_id, EPOCH_MAX - 1, 60_000, TransactionState.EMPTY, frozenset(), 0
     )
-    rig.append([transaction_records.written("x", exhausted)])
+    rig.append([record_of("x", exhausted)])
     other = rig.init(before=(producer.producer_id, EPOCH_MAX - 1))
     assert other.producer_id != producer.producer_id
     assert other.producer_epoch == 0
     assert rig.init(before=(producer.producer_id, EPOCH_MAX - 1)) == other
-    rig.append([transaction_records.written("x", exhausted)])
+    rig.append([record_of("x", exhausted)])
     last = ProducerGoesOn(producer.producer_id, EPOCH_MAX - 1)
     rig.add(last)
     following = rig.end(last, commit=True, version=2)
@@ -212,7 +211,7 @@ def test_an_id_is_taken_only_where_one_is_needed() -> None:
     rig.end(rig.init("y"), commit=False, name="y", version=2)
     assert rig.next_id == producer.producer_id + 1
     exhausted = Transaction(5, EPOCH_MAX - 1, 60_000, TransactionState.ONGOING, frozenset({P0}), 0)
-    rig.append([transaction_records.written("x", exhausted)])
+    rig.append([record_of("x", exhausted)])
     wanted = [
         rig.core.needs_id(EndTransaction("x", 5, EPOCH_MAX - 1, True, version))
         for version in range(3)
@@ -232,7 +231,7 @@ def test_only_who_used_up_its_epochs_is_told_of_the_id_that_follows(
     rig = Rig()
     empty = TransactionState.EMPTY
     known = Transaction(9, now_epoch, 60_000, empty, frozenset(), 0, previous_producer_id=previous)
-    rig.append([transaction_records.written("x", known)])
+    rig.append([record_of("x", known)])
     theirs = now_epoch == 0 and previous == 5 and epoch == EPOCH_MAX - 1
     assert known.follows(5, epoch) is theirs
     if theirs:
@@ -316,7 +315,7 @@ def test_the_epoch_that_is_kept_for_fencing_is_told_to_nobody() -> None:
     rig = Rig()
     last = ProducerGoesOn(rig.init().producer_id, EPOCH_MAX - 1)
     exhausted = Transaction(*last, 5_000, TransactionState.EMPTY, frozenset(), 0)
-    rig.append([transaction_records.written("x", exhausted)])
+    rig.append([record_of("x", exhausted)])
     rig.add(last)
     rig.pass_time(10_000)
     rig.write_markers()
@@ -493,19 +492,19 @@ def test_the_records_are_apache_kafkas() -> None:
     found = Transaction(
         5, 2, 60_000, TransactionState.ONGOING, frozenset({P0, P1}), 1_700, 1_600, client_version=0
     )
-    key, value = transaction_records.written("x", found)
+    key, value = record_of("x", found)
     assert key == bytes.fromhex("0000 0001 78")
     assert value is not None
     assert value.hex(" ") == (
         "00 01 00 00 00 00 00 00 00 05 00 02 00 00 ea 60 01 02 02 74 03 00 00 00 00 00 00 00 01 00 "
         "00 00 00 00 00 00 06 a4 00 00 00 00 00 00 06 40 00"
     )
-    assert transaction_records.read(key, value) == ("x", found)
+    assert read_record(key, value) == ("x", found)
     older = bytes.fromhex(
         "0000 0000000000000005 0002 0000ea60 01 00000001 0001 74 00000002 00000000 00000001"
         "00000000000006a4 0000000000000640"
     )
-    assert transaction_records.read(key, older) == ("x", found)
-    assert transaction_records.read(*transaction_records.written("x", None)) == ("x", None)
+    assert read_record(key, older) == ("x", found)
+    assert read_record(*record_of("x", None)) == ("x", None)
     with pytest.raises(ValueError, match="version 9"):
-        transaction_records.read(key, b"\0\x09")
+        read_record(key, b"\0\x09")
