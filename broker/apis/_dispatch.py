@@ -1,4 +1,4 @@
-"""From a frame to the bytes of its answer: which handler, which errors, which version.
+"""Dispatch of a frame to its handler, and of exceptions to error codes.
 
 The one place where exceptions become error codes. An api or version that is not served closes the
 connection, as Apache Kafka does: the client cannot know how to read an answer. ApiVersions is the
@@ -60,10 +60,10 @@ _TOO_MANY = f"the arrays of this request may have {WHOLE_ITEMS_MAX} elements tog
 def dispatch(
     context: ApiContext, frame: Frame, client_host: str = ""
 ) -> Response | Reply[Response]:
-    """Starts the request in this frame; what it does to a log is done on return.
+    """Start the request in this frame; its effects on a log are complete on return.
 
-    MalformedError and HangUpError mean that the connection must be closed. A request that takes
-    long to decode is decoded by a worker, unless it is a Produce: there the records are long.
+    Raises MalformedError and HangUpError, after which the connection must be closed. A worker
+    decodes a large request, unless it is a Produce: there the records are long, not the fields.
     """
     header, position = decode_header(frame)
     if header.version not in SERVED.get(header.api_key, ()):
@@ -197,7 +197,7 @@ _UNBOUNDED = (ApiKey.FETCH,)
 
 
 def elements(body: Any) -> int:
-    """How many elements the arrays of a message have together."""
+    """Return the number of elements in all arrays of a message."""
     if isinstance(body, dict):
         return sum(elements(value) for value in body.values() if isinstance(value, dict | list))
     if not body or not isinstance(body[0], dict | list):
@@ -206,7 +206,7 @@ def elements(body: Any) -> int:
 
 
 def may_be_handled(request: Request[Any]) -> bool:
-    """Whether a request that is not taken apart is small enough for one turn."""
+    """Return True if a request that is not taken apart is small enough for one turn."""
     return request.api_key in _UNBOUNDED or elements(request.body) <= WHOLE_ITEMS_MAX
 
 

@@ -88,10 +88,10 @@ class MetadataLoader:
         self._caught_up = asyncio.Event()
         self._heard_commits = False
         self._whole: MetadataDelta | None = None
-        """What leads from nothing to the image, for the publishers that are added one by one."""
+        """The delta from nothing to the image, for publishers that are added one by one."""
         self.image: MetadataImage = image
         self._transaction: MetadataDelta | None = None
-        """What of a transaction has been read, on top of the image, while it has not ended."""
+        """The part read so far of a transaction that has not ended, on top of the image."""
         self._next_offset = image.offset + 1
         self._committed = 0
         """The newest high watermark reported to this loader."""
@@ -99,7 +99,7 @@ class MetadataLoader:
         """Comes before what the log says after it."""
         self._next_turn: asyncio.Handle | None = None
         self._changes = 0
-        """Of partitions, since garbage was looked for."""
+        """The number of changed partitions since the last garbage collection."""
         self._when_replayed: list[Callable[[], None]] = []
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
@@ -116,7 +116,7 @@ class MetadataLoader:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the image holds everything that this replica knows to be committed."""
+        """True if the image holds everything that this replica knows to be committed."""
         heard = self._heard_commits and self._coming is None
         return heard and self._next_offset >= self._log.high_watermark
 
@@ -127,7 +127,7 @@ class MetadataLoader:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is committed in part, so that the image does not show it."""
+        """True while a transaction is committed in part, so that the image does not show it."""
         return self._transaction is not None
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:

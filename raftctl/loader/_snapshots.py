@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FOLLOWER_PATIENCE = 1.5
-"""By how much replicas that do not lead are later, since the leader's mark has all take one."""
+"""Followers wait this factor longer: normally the leader's mark triggers their snapshot."""
 
 
 def image_of(snapshot: Snapshot) -> MetadataImage:
@@ -81,11 +81,11 @@ class Snapshots:
         self._log = log.bind(part="snapshots")
         self._fetched: tuple[OffsetAndEpoch, MetadataImage] | None = None
         self.fetched_hash: str | None = None
-        """What the snapshot that was saved last says that its state hashes to."""
+        """The state hash that the snapshot saved last bears; None if it bears none."""
         self._damage: list[tuple[OffsetAndEpoch, CorruptSnapshotError]] = []
         """Found by the worker and not reported yet."""
         self.on_damaged: Callable[[OffsetAndEpoch], object] = _ignore_damage
-        """Called with a snapshot that the disk has spoiled."""
+        """The function to call with the id of a snapshot that the disk has corrupted."""
 
     async def idle(self) -> None:
         """Return when everything asked for so far is done."""
@@ -157,7 +157,7 @@ class Snapshots:
     # --- for the snapshotter ----------------------------------------------------------------------
 
     def path(self, snapshot_id: OffsetAndEpoch) -> str:
-        """Where the snapshot stands."""
+        """Return the path of the snapshot's file."""
         return self._store.path(snapshot_id)
 
     def write(
@@ -206,13 +206,13 @@ class SnapshottedLog(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads: only the leader marks offsets for everybody."""
+        """True if this node leads: only the leader marks offsets for all replicas."""
 
     def bytes_from(self, offset: Offset) -> int:
         """Return about how many bytes of the log stand at and above the offset."""
 
     def is_batch_boundary(self, offset: Offset) -> bool:
-        """Whether no batch of the log contains the offset beyond its first record."""
+        """Return True unless a batch of the log contains the offset beyond its first record."""
 
     def voters_at(self, end_offset: Offset) -> VoterSet:
         """Return the voters that the records below this offset make."""
@@ -248,7 +248,7 @@ class Snapshotter:
         self._snapshots = snapshots
         self._hashes = hashes
         self._marked: MetadataImage | None = None
-        """Of which a snapshot is to be taken when the one under way is done."""
+        """The image to take a snapshot of when the one under way is done."""
         self._runtime = runtime
         self._max_bytes = config.metadata_log_max_record_bytes_between_snapshots
         self._interval_ms = config.metadata_log_max_snapshot_interval_ms
@@ -259,11 +259,11 @@ class Snapshotter:
         self._loop = asyncio.get_running_loop()
         self._log = runtime.log.bind(part="snapshots")
         self._end_offset = Offset(loader.image.offset + 1)
-        """Of the newest snapshot."""
+        """The end offset of the newest snapshot."""
         self._taken_ms = self._now_ms()
         self._task: asyncio.Task[None] | None = None
         self._damaged: dict[OffsetAndEpoch, None] = {}
-        """To be deleted when there is another."""
+        """The corrupt snapshots to delete once there is another."""
         snapshots.on_damaged = self.replace
 
     async def stop(self) -> None:
@@ -300,7 +300,7 @@ class Snapshotter:
         self._marked = None
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
-        """Who leads makes no difference."""
+        """Do nothing: snapshots do not depend on the leader."""
 
     def on_snapshot(self, image: MetadataImage) -> None:
         """The leader's snapshot is this node's newest."""

@@ -49,7 +49,7 @@ class _Own(NamedTuple):
 
 
 class MarkListener(Protocol):
-    """Who takes the snapshots."""
+    """The part of a node that takes snapshots at the leader's marks."""
 
     def take_marked(self, image: MetadataImage) -> None:
         """Take a snapshot of the image and then call `StateHashes.taken`."""
@@ -63,7 +63,7 @@ class StateHashes:
         self._log = runtime.log.bind(part="state_hashes")
         self._own: dict[int, _Own] = {}
         self._recorded: dict[int, str] = {}
-        """Of states of which the snapshot is being written."""
+        """Offset to the hash that the log bears, for states whose snapshot is being written."""
         self._under_way: dict[int, None] = {}
         self._mark_appended = False
         self._unrecorded: StateHashRecord | None = None
@@ -74,9 +74,11 @@ class StateHashes:
         self._not_compared_count = 0
 
     def status(self) -> dict[str, Any]:
-        """For the status of a node: what became of the newest hash in the log, the newest offset at
+        """Return the state of the comparison, for a node's status.
 
-        which the states were found equal (-1 for none), and how many could not be compared.
+        `verdict` is `equal` once the newest hash in the log was found equal to this replica's, else
+        `unknown`. `equal_offset` is the newest offset found equal (-1 for none), `not_compared` the
+        number of hashes that could not be compared.
         """
         compared = 0 <= self._recorded_offset <= self._equal_offset
         return {
@@ -94,15 +96,18 @@ class StateHashes:
         self._taker = taker
 
     def mark(self) -> bool:
-        """Has all replicas take a snapshot at one offset; False if this is for others to say."""
+        """Make all replicas take a snapshot at one offset.
+
+        Return False unless this node is active.
+        """
         if not self._mark_appended:
             self._mark_appended = self._append(SnapshotMarkRecord())
         return self._mark_appended
 
     def taken(self, offset: int, state_hash: str, path: str) -> None:
-        """This replica's state at the offset, in that snapshot, hashes to that.
+        """Note the hash of this replica's state at the offset, from the snapshot at the path.
 
-        Raises StateDivergedError.
+        Raises StateDivergedError if the log bears another hash for the offset.
         """
         self._own[offset] = _Own(state_hash, path)
         while len(self._own) > KEPT_MAX:
@@ -136,10 +141,10 @@ class StateHashes:
     # --- RaftListener -----------------------------------------------------------------------------
 
     def on_committed(self, high_watermark: Offset) -> None:
-        """What is committed comes as images."""
+        """Do nothing: committed records come as images."""
 
     def on_snapshot(self, image: MetadataImage) -> None:
-        """What was marked before it is never seen."""
+        """Do nothing: marks before the snapshot are never seen."""
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
         """A mark may be lost with the leadership; a hash may still have to be recorded."""

@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 DEFERRED_MAX = 100_000
 """Answers that wait for a commit or for confirmation; heartbeats may be more."""
 WAITING_BYTES_MAX = 64 * 1024 * 1024
-"""Of puts that wait to be decided on, of records that wait to commit, of values to be answered;
-one request may go beyond it."""
+"""The memory for undecided puts, uncommitted records and values to answer; one request may go
+beyond it."""
 PUTS_BYTES_MAX = 1024 * 1024
 """Puts of one turn of the event loop are appended together up to about this many bytes."""
 TRANSACTION_BYTES_MIN = 1024 * 1024
-"""What is larger becomes a transaction, in batches of at most this size."""
+"""The size in bytes above which a write becomes a transaction, in batches of at most this size."""
 LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
 
 
@@ -102,14 +102,14 @@ class ControllerService:
         self._log = runtime.log.bind(part="controller")
         self._deferred: deque[_Deferred] = deque()
         self._deferred_requests = 0
-        """How many requests those answer."""
+        """The number of requests that those answer."""
         self._reads: list[_Deferred] = []
         """Asked in this turn of the event loop and to be confirmed."""
         self._puts = PutBatcher(self._write_puts)
         """Asked in this turn of the event loop; decided together at its end, or before another
         request is decided on."""
         self._confirming = 0
-        """How many answers wait for confirmation."""
+        """The number of answers that wait for confirmation."""
         self._confirming_bytes = 0
         self._uncommitted: deque[tuple[int, int]] = deque()
         """(last offset, size) of what was appended and is not committed."""
@@ -117,18 +117,18 @@ class ControllerService:
         self._committed = 0
         """The high watermark below which waiting answers are due."""
         self._answers_more = False
-        """Whether the next turn of the event loop goes on answering."""
+        """True if the next turn of the event loop continues to answer."""
         self._last_appended = -1
         self._appended_ms = 0
         self._taking_over = False
-        """Whether this node leads and replays what it still lacks, to become active then."""
+        """True while this node leads and replays what it still lacks, to become active then."""
         self._own: list[Record] = []
-        """To be appended when it is active."""
+        """This node's records to append once it is active."""
         self._timer = Deadline(self._loop, self._tick)
         self._unproposed = False
-        """Whether this turn of the event loop has appended something, which is not proposed yet."""
+        """True if this turn of the event loop has appended records that are not proposed yet."""
         self._turn_ends = False
-        """Whether `_end_turn` is due in this turn of the event loop."""
+        """True if `_end_turn` is due in this turn of the event loop."""
         driver.add_listener(self)
 
     def handle(self, request: ControllerRequest) -> asyncio.Future[ControllerResponse]:
@@ -194,19 +194,19 @@ class ControllerService:
 
     @property
     def waiting(self) -> int:
-        """How many answers wait to be decided on, for a commit or for confirmation."""
+        """The number of answers that wait for a decision, a commit or confirmation."""
         return self._puts.undecided + self._deferred_requests + self._confirming
 
     @property
     def waiting_bytes(self) -> int:
-        """What is in memory for those answers, or because of them."""
+        """The bytes in memory for those answers, or because of them."""
         return self._puts.undecided_bytes + self._uncommitted_bytes + self._confirming_bytes
 
     @property
     def _is_full(self) -> bool:
-        """Whether so much waits to be decided on, to commit or to be confirmed that no more is
+        """True if too many wait for a decision, commit or confirmation to accept more.
 
-        taken. What waits is in memory, and nobody knows for how long.
+        Requests that wait are in memory, for a time that nothing bounds.
         """
         full = self.waiting >= DEFERRED_MAX or self.waiting_bytes >= WAITING_BYTES_MAX
         return full or self._driver.is_full

@@ -74,14 +74,15 @@ class Node:
         self._log = runtime.log.bind(node_id=config.node_id)
         self._cleanup = contextlib.AsyncExitStack()
         self.features = supported_ranges()
-        """What this node can work with."""
+        """The ranges of feature levels that this node supports."""
         self.driver: RaftDriver | None = None
         self.loader: MetadataLoader | None = None
         self.service: ControllerService | None = None
         self._runner: BrokerRunner | None = None
         self.hashes = StateHashes(runtime)
         self.broker: Broker | None = None
-        """These parts are here once they are made, for those who only look."""
+        """The broker. This part and those above are None until they are made, and are for
+        observers."""
 
     async def run(self) -> None:
         """Run until cancelled or until the node fails; see `run_node`."""

@@ -1,4 +1,4 @@
-"""What a node has the leader of the quorum record about it, and keeps right (row C2).
+"""Registrations of a node with the quorum's leader, and their upkeep (row C2).
 
 - `BrokerLifecycle` registers a broker, follows the log to its registration and sends heartbeats;
   `BrokerRunner` runs the plug-in between. To shut down, the broker asks to be drained of leaders
@@ -6,9 +6,9 @@
 - `ControllerRegistrar` registers a controller's feature levels, and `VoterEndpoint` corrects a
   voter's address.
 
-Whether a registration holds is known by the log alone: a refused heartbeat may come from a
-controller that has been deposed and does not know it yet. A broker whose registration is gone from
-the log must end, since another process has its id by now.
+The log alone decides if a registration holds: a refused heartbeat may come from a controller that
+has been deposed and does not know it yet. A broker whose registration is gone from the log must
+end, since another process has its id by now.
 Sources: KIP-631, KIP-841; KIP-858 for log directories that fail; KIP-919, KIP-853.
 """
 
@@ -95,9 +95,10 @@ class BrokerLifecycle:
         self._published = asyncio.Event()
         self._fenced = True
         self._session_ends_s = 0.0
-        """By the clock of leases; counted from when a heartbeat was sent, so never too long."""
+        """The end of the session by the clock of leases, counted from the sending of the
+        heartbeat."""
         self._session_offset = -1
-        """What the controller knew when it granted the session, which may follow a lost one."""
+        """The controller's last offset when it granted the session, which may follow a lost one."""
         self._offline_directories: tuple[UUID, ...] = ()
         self._previous_broker_epoch = -1
         self.broker_epoch = -1
@@ -111,11 +112,11 @@ class BrokerLifecycle:
 
     @property
     def may_be_drained(self) -> bool:
-        """Whether the broker is registered, and may ask the controller to take its leaders."""
+        """True if the broker is registered and may ask the controller to take its leaders."""
         return self.broker_epoch >= 0 and self._config.controlled_shutdown_enable
 
     def shut_down(self) -> None:
-        """From now on asks to be drained of leaders; `run` returns when that is done."""
+        """Ask from now on to be drained of leaders; `run` returns when that is done."""
         self._shutting_down = True
         self._wake.set()
 
@@ -126,9 +127,9 @@ class BrokerLifecycle:
             self._wake.set()
 
     def has_session(self) -> bool:
-        """Whether this broker has seen all that befell it while it was fenced, and is not.
+        """Return True if this broker is unfenced and has replayed all changes up to its unfencing.
 
-        While it says so no controller may have fenced the broker (`decisions/0016-leases.md`).
+        While it returns True no controller may have fenced the broker (`decisions/0016-leases.md`).
         """
         lasts = lease_time(asyncio.get_running_loop()) < self._session_ends_s
         return lasts and self._loader.image.offset >= self._session_offset
@@ -341,7 +342,7 @@ class BrokerRunner:
         await self._broker.stop()
 
     def hurry(self) -> None:
-        """Has `stop` wait no longer for the controller."""
+        """Let `stop` wait no longer for the controller."""
         self._hurried.set()
 
     async def _run(self) -> None:
@@ -438,7 +439,7 @@ class ControllerRegistrar(_Upkeep):
         runtime: Runtime,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """To be added to the loader, which publishes images to it, and to the driver.
+        """Make a registrar to add to the loader, which publishes images to it, and to the driver.
 
         `settings` (`ControllerConfig.settings`) are held against those of the active controller.
         """
@@ -467,7 +468,7 @@ class ControllerRegistrar(_Upkeep):
 
     @property
     def is_done(self) -> bool:
-        """Whether the active controller knows of this one, and will not forget it."""
+        """True if the active controller knows of this one, and will not forget it."""
         image, asked = self._image, self._request
         if image is None:
             return True  # one is published as soon as there is a level at all
@@ -531,7 +532,7 @@ class VoterEndpoint(_Upkeep):
 
     @property
     def is_done(self) -> bool:
-        """Whether the record has this address, or is not about this very replica."""
+        """True if the record has this address, or is not about this very replica."""
         voters = self._driver.core.voters
         recorded = voters.voter(self._voter.replica.node_id)
         same_replica = recorded is not None and recorded.replica == self._voter.replica

@@ -26,7 +26,7 @@ class Append(NamedTuple):
     timestamp_ms: int
     """The wall clock's time when it was appended; a batch that is shared has that of the last."""
     alone: bool = False
-    """Whether it shares its batch with nothing."""
+    """True if it shares its batch with no other append."""
 
 
 class BatchAccumulator:

@@ -52,7 +52,8 @@ T = TypeVar("T")
 CHANGES = get_args(ChangeVotersRequest)
 RECORDED_EVENTS_MAX = 200
 UNWRITTEN_BYTES_MAX = 32 * 1024 * 1024
-"""What may wait for the disk, in memory; more is refused until that has got on. Two batches."""
+"""The bytes that may wait in memory for the disk, two batches; more is refused until it has caught
+up."""
 APPEND_BYTES_MAX = BATCH_BYTES_MAX - HEADER_BYTES
 """The largest payload of one `append`, which is never split."""
 WARN_PAUSE_MS = 1000
@@ -120,7 +121,7 @@ class Effects:
         self._events_log = runtime.log.bind(part="quorum")
         self.listeners: list[RaftListener] = []
         self.stopped = False
-        """Whether nothing is performed any more."""
+        """True once nothing is performed any more."""
         self._last_request_id = 0
         self._reads: dict[int, asyncio.Future[Offset]] = {}
         self._replies: dict[int, Callable[[Response], None]] = {}
@@ -403,7 +404,7 @@ class RaftDriver:
         self._draining = False
         self._timer = Deadline(self._loop, self._tick)
         self._held = False
-        """Whether a transfer of leadership keeps back what is pending."""
+        """True while a transfer of leadership keeps back what is pending."""
         self.append_timestamp_ms = -1
         """The time in the batch of the newest append, in ms since 1970."""
         self.flight_recorder: deque[events.Event | events.Effect] = deque(

@@ -56,7 +56,7 @@ class Peers(dict[int, RpcClient]):
         self._endpoints: dict[NodeId, LeaderEndpoint] = {}
         self._recorded: dict[NodeId, LeaderEndpoint] = {}
         self._reported: dict[NodeId, LeaderEndpoint] = {}
-        """Where peers say that voters of the configuration are, if not where that has them."""
+        """The addresses of voters that peers report, where the configuration has others."""
         self._bootstrap = tuple(bootstrap)
         self._voters: VoterSet | None = None
         self._closing: dict[asyncio.Task[None], None] = {}

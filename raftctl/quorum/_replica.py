@@ -44,15 +44,15 @@ class Replica:
     cluster_id: str
     local: ReplicaKey
     log_directory_ids: dict[str, UUID]
-    """By path; without those that could not be read."""
+    """Path to id, without the directories that could not be read."""
     log: RecordLog
     snapshots: SnapshotStore
     snapshot_id: OffsetAndEpoch | None
     """The newest snapshot."""
     image: MetadataImage
-    """What it holds."""
+    """The metadata that the snapshot holds."""
     state_hash: str | None
-    """What that hashes to; None if the snapshot does not say."""
+    """The hash of that state; None if the snapshot bears none."""
     voters: VoterSet | None
     """The voters at the start of the log, if a snapshot names them; None: those configured."""
     states: QuorumStateStore
@@ -214,13 +214,11 @@ def _leader_change_payload(
 
 NO_TIMESTAMP_MS = -1
 EPOCHS_AHEAD = 100_000
-"""By how much the new quorum's epoch is beyond the newest that its disk knows of.
-
-The lost voters may come back after all, as a majority of their own set, and elect leaders of newer
-epochs than that disk has seen. Wherever they meet the new quorum, its epoch is the newer one: they
-follow it, as observers, since their directories are not in its set, and none of its nodes gives its
-leader up for theirs. What they commit among themselves until then is not part of the cluster.
-"""
+"""The distance of the new quorum's epoch from the newest that its disk knows of. The lost voters
+may come back after all, as a majority of their own set, and elect leaders of newer epochs than that
+disk has seen. Wherever they meet the new quorum, its epoch is the newer one: they follow it, as
+observers, since their directories are not in its set, and no node of it leaves its leader for
+theirs. Records that they commit among themselves until then are not part of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +230,10 @@ class Survivor:
     epoch: Epoch
     """The newest that it knows of."""
     last_epoch: Epoch
-    """Of its last record."""
+    """The epoch of its last record."""
     log_end_offset: Offset
     torn_bytes: int
-    """Of an unfinished write at the end of the log; they were never acknowledged."""
+    """The size of an unfinished write at the end of the log, which was never acknowledged."""
     committed_offset: Offset
     """Everything below was committed for certain: the end of its newest snapshot. The high
     watermark itself is on no disk."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     """Takes (correlation id, object) of each frame of a message."""
 
 OUTGOING_BYTES_MAX = 64 * 1024 * 1024
-"""What may wait for a slow reader before its own frames are left unread."""
+"""The bytes that may wait for a slow reader before its own frames are left unread."""
 GATHERED_BYTES = 256 * 1024
 """Frames share a WebSocket message up to about this size."""
 CLOSE_TIMEOUT_S = 1.0
@@ -72,10 +72,10 @@ class MessageStream(asyncio.Protocol):
         on_writable: Callable[[], None],
         on_pong: Callable[[bytes], None],
     ) -> None:
-        """To be made while the peer is silent; it `masks` at a client's end.
+        """Make the stream while the peer is silent; it `masks` at a client's end.
 
-        `on_message` must not raise. `on_writable` reports that `full` has ended, or the connection;
-        `on_pong` is given what the ping had that is answered.
+        `on_message` must not raise. `on_writable` reports the end of `full` or of the connection.
+        `on_pong` gets the payload of the ping that was answered.
         """
         self._transport = transport
         self._inner = cast("asyncio.Protocol", transport.get_protocol())
@@ -88,11 +88,11 @@ class MessageStream(asyncio.Protocol):
         """The beginning of a frame that is not here as a whole."""
         self._missing = 0
         self._takes = True
-        """Whether messages are taken here; not any more after one that this cannot read."""
+        """True until a message arrives that cannot be read; after it none is accepted."""
         self.full = False
-        """Whether the transport wants no more for now."""
+        """True while the transport accepts no more."""
         self.heard = True
-        """Whether anything has arrived since somebody set this to false."""
+        """True if bytes have arrived since the owner set this to false."""
         transport.set_protocol(self)
 
     def send(self, message: bytes) -> None:
@@ -215,7 +215,7 @@ class Channel:
         *,
         masks: bool,
     ) -> None:
-        """To be made on the event loop while the peer is silent; nothing is read before `run`.
+        """Make the channel on the event loop while the peer is silent; `run` begins to read.
 
         It `masks` at a client's end.
         """
@@ -235,20 +235,20 @@ class Channel:
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._write_due = False
-        """Whether `_write` is called at the end of this turn."""
+        """True if `_write` is called at the end of this turn."""
         self._sent: asyncio.Future[None] | None = None
         """Resolves when nothing is queued any more."""
         self._closed = False
         self._congested = False
-        """Whether reading is paused until the peer has read more."""
+        """True while reading is paused until the peer has read more."""
         self._take: Take | None = None
         self._runner: asyncio.Task[Any] | None = None
         self._pings = 0
         """Pings that `when_alive` has sent."""
         self._alive: Callable[[], None] = lambda: None
-        """Called when the last of them is answered."""
+        """The function to call when the last of them is answered."""
         self._error: BaseException | None = None
-        """Why `run` ends, if not because the connection did."""
+        """The error that ends `run`; None if the connection just ended."""
 
     def send(self, correlation_id: int, message: object) -> None:
         """Queue a frame, to leave at the end of the turn; an urgent one takes all with it at once.

@@ -48,7 +48,7 @@ REQUESTS_MAX = 4096
 HELLO_TIMEOUT_S = 2.0
 DELAYED = "sent too long ago, perhaps: ask again"
 HEARTBEAT_S = 10.0
-"""How often an idle peer is asked for a sign of life."""
+"""The time after which an idle peer is asked for a sign of life."""
 
 
 class RpcServer:

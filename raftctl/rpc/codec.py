@@ -1,4 +1,4 @@
-"""What travels between nodes: the quorum's messages, the controller's requests, and two of our own.
+"""Frames between nodes: the quorum's messages, the controller's requests, and two of our own.
 
 A frame is the MessagePack array `[correlation id, type id, field, ...]`; a WebSocket message is one
 frame or several, one after the other, so that what is sent in one turn of the event loop costs one
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PATH = "/rpc"
 PROTOCOL_VERSION = 1
 MESSAGE_BYTES_MAX = 32 * 1024 * 1024
-"""Of one WebSocket message. Above the largest batch (16 MiB) and what goes with it."""
+"""The bound of one WebSocket message: above the largest batch (16 MiB) and its envelope."""
 UNPACK_BUFFER_BYTES = 64 * 1024
 SCRATCH_BYTES_MAX = 1024 * 1024
 HELLO_ID = 0
@@ -42,7 +42,8 @@ class Hello:
     client: int = 0
     """A random number of the client that connects; 0: it does not tell."""
     connection: int = 0
-    """How many connections to this peer the client has opened before: the newest one counts."""
+    """The number of connections that the client opened to this peer before: the newest one
+    counts."""
 
 
 @dataclass(frozen=True, slots=True)

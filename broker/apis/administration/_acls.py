@@ -98,7 +98,7 @@ def _filter(body: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFilter
 async def handle_create(
     context: ApiContext, request: Request[wire.CreateAclsRequest]
 ) -> wire.CreateAclsResponse:
-    """Adds each rule on its own."""
+    """Add each rule on its own (KIP-140)."""
     _check_enforced(context)
     bindings = tuple(map(_binding, request.body["creations"]))
     outcomes = await change(context, CreateAclsRequest(bindings), _TIMEOUT_MS)
@@ -127,7 +127,7 @@ def _binding(one: wire.AclCreation) -> AclBinding:
 async def handle_delete(
     context: ApiContext, request: Request[wire.DeleteAclsRequest]
 ) -> wire.DeleteAclsResponse:
-    """Removes the rules that match each filter."""
+    """Remove the rules that match each filter (KIP-140)."""
     _check_enforced(context)
     delete = DeleteAclsRequest(tuple(map(_filter, request.body["filters"])))
     response = await ask(context, delete, DeleteAclsResponse, _TIMEOUT_MS)

@@ -45,14 +45,14 @@ class _Name(TypedDict):
 async def handle_incremental(
     context: ApiContext, request: Request[wire.IncrementalAlterConfigsRequest]
 ) -> wire.IncrementalAlterConfigsResponse:
-    """Sets, deletes, appends to and subtracts from the configs of each resource."""
+    """Set, delete, append to and subtract from the configs of each resource (KIP-339)."""
     return await _alter(context, request, tuple(map(_incremental, request.body["resources"])))
 
 
 async def handle(
     context: ApiContext, request: Request[wire.AlterConfigsRequest]
 ) -> wire.AlterConfigsResponse:
-    """Replaces the configs of each resource by those given."""
+    """Replace the configs of each resource by those given (KIP-133)."""
     return await _alter(context, request, tuple(map(_whole, request.body["resources"])))
 
 

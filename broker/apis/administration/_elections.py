@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
 
 PARTITIONS_MAX = 1_000
-"""For which the controller is asked at once."""
+"""The number of partitions in one request to the controller."""
 _NOTHING_TO_DO = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Left out where nobody named the partition: it was elected or deleted meanwhile."""
 
@@ -36,10 +36,10 @@ _NOTHING_TO_DO = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PART
 async def handle(
     context: ApiContext, request: Request[wire.ElectLeadersRequest]
 ) -> wire.ElectLeadersResponse:
-    """Elects a leader for each partition, or for all if none are named.
+    """Elect a leader for each partition, or for all if none are named (KIP-460).
 
-    The controller is asked for a slice after the other, so that it does other things in between.
-    If the time is over meanwhile, what has been elected stays.
+    The controller receives one slice after the other, so that it serves other requests in between.
+    Partitions elected before the time is over stay elected.
     """
     body = request.body
     # Before version 1 all elections were preferred ones.

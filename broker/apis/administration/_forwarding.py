@@ -65,7 +65,7 @@ async def ask(
 async def change(
     context: ApiContext, request: ControllerRequest, timeout_ms: int
 ) -> tuple[Outcome, ...]:
-    """Has the active controller make the change; an outcome for each item, in order."""
+    """Forward the change to the active controller; return an outcome for each item, in order."""
     return (await ask(context, request, AdminResponse, timeout_ms)).outcomes
 
 
@@ -86,7 +86,7 @@ def refusal_of(error: KafkaError) -> ItemError:
 async def handle_create_partitions(
     context: ApiContext, request: Request[wire.CreatePartitionsRequest]
 ) -> wire.CreatePartitionsResponse:
-    """Adds partitions to topics, each on its own (row C3)."""
+    """Add partitions to topics, each on its own (KIP-195, row C3)."""
     body = request.body
     named = Counter(topic["name"] for topic in body["topics"])
     wanted = tuple(_new_partitions(one) for one in body["topics"] if named[one["name"]] == 1)

@@ -1,6 +1,8 @@
-"""What concerns the cluster as a whole: DescribeQuorum, UpdateFeatures, UnregisterBroker.
+"""Apis about the whole cluster:
 
-All are answered by the active controller.
+DescribeQuorum, UpdateFeatures, UnregisterBroker.
+
+The active controller answers all of them.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ def _node(one: QuorumNode) -> wire.Node:
 async def handle_features(
     context: ApiContext, request: Request[wire.UpdateFeaturesRequest]
 ) -> wire.UpdateFeaturesResponse:
-    """Changes the levels of features, all or none (KIP-584)."""
+    """Change the levels of features, all or none (KIP-584)."""
     body = request.body
     updates = tuple(map(_update, body["feature_updates"]))
     update = UpdateFeaturesRequest(updates, body.get("validate_only", False))
@@ -151,7 +153,7 @@ def _update(one: wire.FeatureUpdateKey) -> FeatureUpdate:
 async def handle_unregister(
     context: ApiContext, request: Request[wire.UnregisterBrokerRequest]
 ) -> wire.UnregisterBrokerResponse:
-    """Forgets a broker that is gone for good."""
+    """Remove the registration of a broker that is gone for good (KIP-631)."""
     await change(context, UnregisterBrokerRequest(request.body["broker_id"]), _TIMEOUT_MS)
     return {"error_code": ErrorCode.NONE, "error_message": None}
 

@@ -93,7 +93,7 @@ def _entity(entity: QuotaEntity) -> list[wire.AlterClientQuotasResponseEntityDat
 async def handle_alter(
     context: ApiContext, request: Request[wire.AlterClientQuotasRequest]
 ) -> wire.AlterClientQuotasResponse:
-    """Changes the quotas of each entity on its own."""
+    """Change the quotas of each entity on its own (KIP-546)."""
     entries = tuple(map(_alteration, request.body["entries"]))
     alter = AlterClientQuotasRequest(entries, request.body["validate_only"])
     outcomes = await change(context, alter, _TIMEOUT_MS)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def handle(
     context: ApiContext, request: Request[wire.AlterPartitionReassignmentsRequest]
 ) -> wire.AlterPartitionReassignmentsResponse:
-    """Begins, changes or cancels reassignments, each on its own."""
+    """Begin, change or cancel reassignments, each on its own (KIP-455)."""
     body = request.body
     partitions = _partitions(request)
     may_change = body.get("allow_replication_factor_change", True)

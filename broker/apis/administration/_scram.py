@@ -67,7 +67,7 @@ def _described(
 async def handle_alter(
     context: ApiContext, request: Request[wire.AlterUserScramCredentialsRequest]
 ) -> wire.AlterUserScramCredentialsResponse:
-    """Sets and removes credentials, each user on their own."""
+    """Set and remove credentials, each user on their own (KIP-554)."""
     alter = _request(request)
     outcomes = await change(context, alter, _TIMEOUT_MS)
     context.log.warning("scram_credentials_not_used", users=len(outcomes))

@@ -46,7 +46,7 @@ _PARTITIONS_MAX = 2_000
 async def handle_create(
     context: ApiContext, request: Request[wire.CreateTopicsRequest]
 ) -> wire.CreateTopicsResponse:
-    """Creates topics, each on its own (row C3)."""
+    """Create topics, each on its own (KIP-4, row C3)."""
     body = request.body
     new = tuple(_new_topic(context, topic) for topic in body["topics"])
     create = CreateTopicsRequest(new, body["validate_only"])
@@ -71,9 +71,7 @@ def refuse_create(
 async def handle_delete(
     context: ApiContext, request: Request[wire.DeleteTopicsRequest]
 ) -> wire.DeleteTopicsResponse:
-    """Deletes topics named by name or by id; INVALID_REQUEST of one that is named by both, or
-    twice.
-    """
+    """Delete topics by name or by id; INVALID_REQUEST for one named by both, or twice."""
     topics = request.body.get("topics", [])
     wrong = [(one["name"], one["topic_id"]) for one in topics if _is_ambiguous(one)]
     times = Counter(_delete_keys(request))

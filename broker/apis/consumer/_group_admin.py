@@ -118,7 +118,7 @@ def refuse_list(
 async def handle_delete(
     context: ApiContext, request: Request[wire.DeleteGroupsRequest]
 ) -> wire.DeleteGroupsResponse:
-    """Deletes groups without members, and their offsets."""
+    """Delete groups without members, and their offsets (KIP-229)."""
     groups = request.body["groups_names"]
     return {"results": await asyncio.gather(*(_delete(context, one) for one in groups))}
 

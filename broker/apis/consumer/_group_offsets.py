@@ -71,7 +71,7 @@ def _name_of(context: ApiContext, topic: _Asked) -> str | None:
 def handle_commit(
     context: ApiContext, request: Request[wire.OffsetCommitRequest]
 ) -> Reply[wire.OffsetCommitResponse]:
-    """Answers when the offsets are committed; each partition has its error."""
+    """Commit offsets, and answer when they are committed, with an error for each partition."""
     body = request.body
     wall_ms = context.wall_ms()
     offsets = []
@@ -360,7 +360,7 @@ def refuse_fetch(
 async def handle_delete(
     context: ApiContext, request: Request[wire.OffsetDeleteRequest]
 ) -> wire.OffsetDeleteResponse:
-    """Forgets offsets of topics that nobody in the group reads."""
+    """Delete offsets of topics to which no member of the group subscribes (KIP-496)."""
     body = request.body
     partitions = tuple(
         partition

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 
 def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> asyncio.Future[Any]:
-    """What the coordinator of the group answers; KafkaError if that is not this broker, or the id
-    is empty: such a group has no members.
+    """Ask the group's coordinator, and return the future of its answer.
+
+    Raises KafkaError: NOT_COORDINATOR if that is another broker, INVALID_GROUP_ID if the id is
+    empty, since such a group has no members.
     """
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -55,7 +57,7 @@ def _caller(body: _OfGeneration) -> Caller:
 def handle_join(
     context: ApiContext, request: Request[wire.JoinGroupRequest]
 ) -> Reply[wire.JoinGroupResponse]:
-    """Answers when all members have joined."""
+    """Add a member, and answer when all members have joined."""
     body = request.body
     session_timeout_ms = body["session_timeout_ms"]
     join = Join(
@@ -94,8 +96,10 @@ def refuse_join(
 def handle_sync(
     context: ApiContext, request: Request[wire.SyncGroupRequest]
 ) -> Reply[wire.SyncGroupResponse]:
-    """Answers when the leader has assigned. INCONSISTENT_GROUP_PROTOCOL, from version 5 on also of
-    a member that does not say which protocol it goes by (KIP-559).
+    """Answer with the member's assignment, when the leader has sent it.
+
+    Raises KafkaError: INCONSISTENT_GROUP_PROTOCOL, from version 5 on also for a member that does
+    not name its protocol (KIP-559).
     """
     body = request.body
     named = body.get("protocol_type") is not None and body.get("protocol_name") is not None
@@ -145,7 +149,7 @@ def refuse_heartbeat(
 def handle_leave(
     context: ApiContext, request: Request[wire.LeaveGroupRequest]
 ) -> Reply[wire.LeaveGroupResponse]:
-    """Lets one member go, or from version 3 on several."""
+    """Remove one member, or from version 3 on several (KIP-345)."""
     body = request.body
     batched = request.version >= _LEAVES_IN_BATCHES
     if batched:

@@ -45,9 +45,9 @@ _NEGATIVE_BYTES = FetchResult(ErrorCode.INVALID_REQUEST)
 def handle(
     context: ApiContext, request: Request[wire.FetchRequest]
 ) -> wire.FetchResponse | Reply[wire.FetchResponse]:
-    """Answers when there is enough to send, or after the client's wait.
+    """Answer when there is enough to send, or after the client's wait.
 
-    INVALID_REQUEST for an isolation level that does not exist: a client that asks for one would
+    Raises KafkaError: INVALID_REQUEST for an isolation level that does not exist. Its client would
     take records of aborted transactions for committed ones.
     """
     level = request.body["isolation_level"]
@@ -61,7 +61,7 @@ def handle(
     known = [one for one in asked if isinstance(one, FetchPartition)]
     count = len(known)
     params = _params(context, request.body, turn.first)
-    results = context.replicas.fetch(params, known, turn.news)
+    results = context.replicas.fetch(params, known, turn.dirty)
 
     def shape(results: list[FetchResult]) -> wire.FetchResponse:
         found = iter(results)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def handle_delete_records(
     context: ApiContext, request: Request[wire.DeleteRecordsRequest]
 ) -> wire.DeleteRecordsResponse | Reply[wire.DeleteRecordsResponse]:
-    """Hides the records below an offset; answers when all live replicas do.
+    """Hide the records below an offset; answer when all live replicas do (KIP-107).
 
     Errors of a partition: INVALID_TOPIC_EXCEPTION for the brokers' own topics, POLICY_VIOLATION if
     the topic's `cleanup.policy` does not delete, OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER,
@@ -92,7 +92,7 @@ def _deleted(
 def handle_alter_replica_log_dirs(
     context: ApiContext, request: Request[wire.AlterReplicaLogDirsRequest]
 ) -> wire.AlterReplicaLogDirsResponse:
-    """Has replicas of this broker move to other log directories; what is asked for begins.
+    """Begin to move replicas of this broker to other log directories (KIP-113).
 
     Errors of a partition: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION, and
     REPLICA_NOT_AVAILABLE for one that is not here yet: when it comes, it is made there.
@@ -129,7 +129,7 @@ def _altered(
 async def handle_describe_log_dirs(
     context: ApiContext, request: Request[wire.DescribeLogDirsRequest]
 ) -> wire.DescribeLogDirsResponse:
-    """What each log directory holds, of the partitions asked for or of all."""
+    """Describe each log directory, with the partitions asked for or all (KIP-113)."""
     asked = request.body["topics"]
     wanted = None
     if asked is not None:

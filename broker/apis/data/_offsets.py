@@ -131,7 +131,7 @@ def _offset(index: int, result: OffsetResult) -> wire.ListOffsetsPartitionRespon
 def handle_leader_epochs(
     context: ApiContext, request: Request[wire.OffsetForLeaderEpochRequest]
 ) -> wire.OffsetForLeaderEpochResponse:
-    """Where a leader epoch ends in the leader's log (KIP-101, KIP-320)."""
+    """Answer with the end of a leader epoch in the leader's log (KIP-101, KIP-320)."""
     body = request.body
     lookups = [
         (

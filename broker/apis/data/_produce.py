@@ -48,9 +48,10 @@ _ADDS_PARTITIONS = 12
 def handle(
     context: ApiContext, request: Request[wire.ProduceRequest]
 ) -> _Answer | Reply[_Answer] | Coroutine[Any, Any, _Answer]:
-    """Appends at once, answers when the records are as safe as `acks` asks.
+    """Append at once, and answer when the records are as safe as `acks` asks.
 
-    Large batches are prepared by a worker first; the connection's next request waits for that.
+    A worker prepares large batches first; the connection's next request waits for that. Raises
+    KafkaError: INVALID_REQUIRED_ACKS.
     """
     body = request.body
     if body["acks"] not in _ACKS:

@@ -1,4 +1,4 @@
-"""How brokers appear in answers."""
+"""Brokers as they appear in answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def controller_id(context: ApiContext) -> int:
 def node_endpoints(
     context: ApiContext, broker_ids: Collection[int]
 ) -> list[wire.FetchResponseNodeEndpoint]:
-    """Where the named leaders are, so that a client need not ask for metadata (KIP-951)."""
+    """Return the endpoints of the named leaders, so that a client need not ask (KIP-951)."""
     if not broker_ids:
         return []
     return [

@@ -38,17 +38,17 @@ _NAMES_CACHED_MAX = 64
 _IDS_FROM = 12
 
 Key = tuple[str | None, "UUID | None"]
-"""How a client names a topic: by name or, from version 10 on, by id."""
+"""A topic as a client names it: by name or, from version 10 on, by id."""
 
 
 def handle(
     context: ApiContext, request: Request[wire.MetadataRequest]
 ) -> _Answer | Coroutine[Any, Any, _Answer]:
-    """Answers at once, unless topics must be created first.
+    """Answer at once, unless topics must be created first.
 
-    KafkaError(INVALID_REQUEST) of a topic without name and id; and of one without a name, or with
-    an id, where the version has no ids yet (KIP-516: the fields are there from version 10 on, their
-    meaning from 12 on).
+    Raises KafkaError: INVALID_REQUEST for a topic without name and id; and for one without a name,
+    or with an id, where the version has no ids yet (KIP-516: the fields are there from version 10
+    on, their meaning from 12 on).
     """
     keys = _keys(context, request)
     if request.version < _IDS_FROM and any(
@@ -247,7 +247,7 @@ def unknown_name(name: str) -> ErrorCode:
 
 
 def is_internal(name: str) -> bool:
-    """Whether clients leave the topic out unless they ask for internal ones."""
+    """Return True if clients leave the topic out unless they ask for internal ones."""
     return name in INTERNAL_TOPICS
 
 

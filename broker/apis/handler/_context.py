@@ -1,4 +1,4 @@
-"""What every handler is given, and the forms of its answer."""
+"""The context that every handler is given, and the forms of its answer."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ class Replicas(Protocol):
     def prepare(
         self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
     ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
-        """What to append for each produced batch, later if that takes long. Nothing is done to the
-        logs yet.
+        """Validate each produced batch and return it as it is appended, later if that takes long.
+
+        Nothing is done to the logs yet.
         """
 
     def append(
@@ -61,17 +62,17 @@ class Replicas(Protocol):
         timeout_ms: int,
         entries: Sequence[tuple[TopicPartition, Appendable]],
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
-        """Appends to each partition; results in order of the entries."""
+        """Append to each partition; results in order of the entries."""
 
     def fetch(
         self,
         params: FetchParams,
         partitions: list[FetchPartition],
-        news: FetchSessionIndex | None = None,
+        dirty: FetchSessionIndex | None = None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
-        """Reads from each partition; results in order of the partitions.
+        """Read from each partition; results in order of the partitions.
 
-        With `news`, of a fetch session, the list may grow by what has news meanwhile.
+        With `dirty`, of a fetch session, the list may grow by partitions that change meanwhile.
         """
 
     def list_offsets(
@@ -82,21 +83,21 @@ class Replicas(Protocol):
     def offsets_for_leader_epoch(
         self, lookups: Sequence[tuple[TopicPartition, int, int]]
     ) -> list[tuple[ErrorCode, EpochEndOffset]]:
-        """Of (partition, current leader epoch, leader epoch); results in order."""
+        """Look up the ends of (partition, current leader epoch, leader epoch), in order."""
 
     def delete_records(
         self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
     ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
-        """Hides what is below each offset; results in order of the entries."""
+        """Hide the records below each offset; results in order of the entries."""
 
     def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
-        """Who writes to a partition that this broker leads."""
+        """Return the producers of a partition, or the error if this broker does not lead it."""
 
     def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
-        """Has this broker's replica live in that one of `log.dirs`."""
+        """Begin to move this broker's replica to that one of `log.dirs`; return the error."""
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
-        """What each of `log.dirs` holds."""
+        """Describe each of `log.dirs`: its size, and the replicas it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,10 @@ class ApiContext:
     has_session: Callable[[], bool]
     """See `raftctl.plugins.BrokerContext`."""
     authorizes: bool = False
-    """Whether an authorizer enforces the rules of access: there is none yet."""
+    """True if an authorizer enforces the rules of access: there is none yet."""
 
     def bounded_wait_ms(self, wanted_ms: int) -> int:
-        """How long a request may wait that asks for so long.
+        """Return the time for which a request may wait that asks for `wanted_ms`.
 
         A client that has gone is not noticed before its request is answered.
         """
@@ -144,14 +145,14 @@ class HangUpError(Exception):
 
 
 Answer = Message | Encoded | None
-"""None: the client expects no answer."""
+"""The body of the response; None if the client expects none."""
 
 Handler = Callable[[ApiContext, Request[Any]], Answer | Reply[Answer] | Coroutine[Any, Any, Answer]]
 """Answers a request, at once or later; raises KafkaError to refuse all of it."""
 
 
 class Api(NamedTuple):
-    """How one kind of request is answered: a row of the table of its family."""
+    """One kind of request and its handler: a row of the table of its family."""
 
     handle: Handler
     refuse: Callable[[ApiContext, Request[Any], KafkaError], Answer]

@@ -19,7 +19,10 @@ _FINE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 class InternalTopics:
-    """Of one broker. However many ask for a topic, the controller is asked once at a time."""
+    """The internal topics of one broker, created on demand.
+
+    However many clients ask for a topic, the controller is asked once at a time.
+    """
 
     def __init__(
         self, config: NodeConfig, controller: ControllerClient, metadata: MetadataCache
@@ -30,8 +33,9 @@ class InternalTopics:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     async def ensure(self, name: str) -> None:
-        """Returns when this broker knows the topic; KafkaError(COORDINATOR_NOT_AVAILABLE) if it
-        cannot be created now.
+        """Create the topic if need be, and return when this broker knows it.
+
+        Raises KafkaError: COORDINATOR_NOT_AVAILABLE if it cannot be created now.
         """
         if self._metadata.image.topics.by_name(name) is not None:
             return
@@ -43,7 +47,7 @@ class InternalTopics:
         await asyncio.shield(task)
 
     def close(self) -> None:
-        """Stops asking."""
+        """Cancel the requests to the controller."""
         for task in self._asking.values():
             task.cancel()
 

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 _BODIES_MAX = 64
 LISTED_FENCED_S = 3.0
-"""How long a broker is still named after it was fenced. Some clients (librdkafka) that hear in one
-answer that a broker is gone and that its partitions have moved lose sight of these for a second.
-They ask once a second while a leader does not answer, so this is time enough to hear the one first:
-docs/decisions/0010.
-"""
+"""The time for which a broker is still named after it was fenced. Some clients (librdkafka) lose
+sight of partitions for a second if one answer says that their broker is gone and that they have
+moved. They ask once a second while a leader does not answer, so this is time enough to hear the one
+first: docs/decisions/0010."""
 
 
 class MetadataCache:
@@ -38,7 +37,7 @@ class MetadataCache:
         self._waiters: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[None]]] = []
 
     def publish(self, image: MetadataImage) -> None:
-        """Takes a newer image and wakes those who waited for what it holds."""
+        """Replace the image by a newer one, and wake callers of `until` whose condition holds."""
         before, self.image = self.image, image
         if image.topics is not before.topics or image.brokers is not before.brokers:
             self._bodies.clear()
@@ -54,11 +53,11 @@ class MetadataCache:
                 self._waiters.append((condition, future))
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether there is such a partition, as far as this broker knows."""
+        """Return True if the partition exists, as far as this broker knows."""
         return self.image.topics.partition(*partition) is not None
 
     async def until(self, condition: Callable[[MetadataImage], bool], timeout_ms: int) -> bool:
-        """Waits for an image of which `condition` holds; False if none came in time."""
+        """Wait for an image of which `condition` holds; return False if none came in time."""
         if condition(self.image):
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -103,7 +102,7 @@ class MetadataCache:
         return self._bodies.get(key)
 
     def keep_body(self, key: Hashable, body: bytes) -> None:
-        """Keeps an encoded answer until topics or brokers change."""
+        """Keep an encoded answer until topics or brokers change."""
         if len(self._bodies) >= _BODIES_MAX:
             self._bodies.clear()
         self._bodies[key] = body

@@ -60,7 +60,7 @@ class ProducerIds:
         return producer_id
 
     def close(self) -> None:
-        """Stops asking."""
+        """Cancel the request to the controller."""
         if self._asking is not None:
             self._asking.cancel()
 

@@ -28,7 +28,7 @@ class Reply(Generic[Result]):
         self._future = future
         self._compute = compute
         self.has_acted = has_acted
-        """Whether the effects of the request are complete, and only its response is later."""
+        """True if the effects of the request are complete, and only its response is later."""
 
     @classmethod
     def of(cls, future: asyncio.Future[Any], shape: Callable[[Any], Result]) -> Reply[Result]:
@@ -51,7 +51,7 @@ class Reply(Generic[Result]):
 
     @property
     def is_done(self) -> bool:
-        """Whether the result can be had, or the error."""
+        """True if the result can be had, or the error."""
         return self._future.done()
 
     def result(self) -> Result:

@@ -38,7 +38,7 @@ _INT32_MAX = 2**31 - 1
 
 
 class Wanted(NamedTuple):
-    """What a client wants of one partition; see `FetchPartition`."""
+    """One partition as a client wants it; see `FetchPartition`."""
 
     current_leader_epoch: int
     fetch_offset: int
@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """Who reads, and how: what decides how much it may see."""
+    """The client or follower that reads: it decides how much is visible."""
 
     replica_id: int = -1
     replica_epoch: int = -1
@@ -83,8 +83,8 @@ class _Cached:
         self.log_start_offset = -1
 
     def is_changed_by(self, result: FetchResult) -> bool:
-        """Whether the client must hear of this; notes that it will."""
-        news = (
+        """Return True if the response must name the result, and note that it does."""
+        changed = (
             bool(result.records)
             or result.error is not ErrorCode.NONE
             or result.diverging is not None
@@ -92,23 +92,23 @@ class _Cached:
             or result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
         )
-        # After an error the client must also hear that it is over.
+        # After an error the client must also see that it is over.
         failed = result.error is not ErrorCode.NONE
         self.high_watermark = -1 if failed else result.high_watermark
         self.log_start_offset = result.log_start_offset
-        return news
+        return changed
 
 
 class FetchSession:
-    """What one client fetches."""
+    """The partitions that one client fetches, with the last results that it got (KIP-227)."""
 
     __slots__ = (
         "by_topic_id",
         "created_ms",
+        "dirty",
         "epoch",
         "id",
         "is_follower",
-        "news",
         "partitions",
         "reader",
         "used_ms",
@@ -120,14 +120,14 @@ class FetchSession:
         self.is_follower = request.is_follower
         self.created_ms = self.used_ms = now_ms
         self.epoch = 1
-        """What the next round must say."""
+        """The epoch that the next Fetch must bear."""
         self.partitions = {key: _Cached(wanted) for key, wanted in request.wanted.items()}
         self.reader = request.reader
-        self.news = FetchSessionIndex()
+        self.dirty = FetchSessionIndex()
         """Those of them that are worth reading. Of these, those that had records longest ago are
         read first, so that none starves (R10)."""
         for key in self.partitions:
-            self.news.want(key)
+            self.dirty.want(key)
 
     @property
     def rank(self) -> tuple[bool, int]:
@@ -135,30 +135,30 @@ class FetchSession:
         return self.is_follower, len(self.partitions)
 
     def update(self, request: SessionRequest) -> None:
-        """Begins the next round: takes up what the client has changed."""
+        """Begin the next round: apply the changes that the client asks for."""
         if request.reader != self.reader:
             self.reader = request.reader
             for key in self.partitions:
-                self.news.want(key)
+                self.dirty.want(key)
         for key in request.forgotten:
             self.partitions.pop(key, None)
-            self.news.forget(key)
+            self.dirty.forget(key)
         for key, wanted in request.wanted.items():
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = _Cached(wanted)
             else:
                 cached.wanted = wanted
-            self.news.want(key)
+            self.dirty.want(key)
         self.epoch = 1 if self.epoch == _INT32_MAX else self.epoch + 1
 
     def note(self, key: Key, result: FetchResult) -> bool:
-        """Whether the response must name this result."""
+        """Note the result as sent; return True if the response must name it."""
         cached = self.partitions.get(key)
         if cached is None:
             return False
         if result.records:
-            self.news.had_records(key)
+            self.dirty.had_records(key)
         return cached.is_changed_by(result)
 
 
@@ -166,7 +166,7 @@ class FetchSession:
 class Round:
     """One Fetch: what to read, and what of it to answer.
 
-    Partitions of a session that have no news are left out.
+    Partitions of a session that have not changed are left out.
     """
 
     partitions: Sequence[tuple[Key, Wanted]]
@@ -176,7 +176,7 @@ class Round:
     """Refuses the whole Fetch."""
     session: FetchSession | None = None
     epoch: int = FINAL_EPOCH
-    """What the session's next round will say."""
+    """The epoch of the session's next round."""
     incremental: bool = False
 
     @property
@@ -185,16 +185,16 @@ class Round:
         return NO_SESSION if self.session is None else self.session.id
 
     @property
-    def news(self) -> FetchSessionIndex | None:
-        """What the session knows of changes; None without a session."""
-        return None if self.session is None else self.session.news
+    def dirty(self) -> FetchSessionIndex | None:
+        """The index of the session's changed partitions; None without a session."""
+        return None if self.session is None else self.session.dirty
 
     def answer(
         self, results: Sequence[FetchResult], added: Sequence[Key] = ()
     ) -> tuple[ErrorCode, list[tuple[Key, FetchResult]]]:
         """The error of the whole answer, and the results to send.
 
-        `results` are those of all partitions in order, then of those `added` since they had news.
+        `results` are those of all partitions in order, then of those `added` since they changed.
         """
         keys = [*(key for key, _ in self.partitions), *added]
         pairs = list(zip(keys, results, strict=True))
@@ -204,7 +204,7 @@ class Round:
         if session.epoch != self.epoch:
             # The client has gone on without waiting for this answer.
             for key in keys:
-                session.news.mark_dirty(key)
+                session.dirty.mark_dirty(key)
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, []
         changed = [pair for pair in pairs if session.note(*pair)]
         return ErrorCode.NONE, changed if self.incremental else pairs
@@ -235,11 +235,11 @@ class FetchSessions:
         for session_id, session in self._sessions.items():
             invariant(session.id == session_id, "a session is found by its id")
             invariant(bool(session.partitions), "a session without partitions has ended")
-            known = set(session.news) <= session.partitions.keys()
+            known = set(session.dirty) <= session.partitions.keys()
             invariant(known, "a session reads its own partitions")
 
     def begin(self, request: SessionRequest, now_ms: int) -> Round:
-        """Starts a round; one that is out of step has an error and no partitions."""
+        """Start a round; one that is out of step has an error and no partitions."""
         found = self._begin(request, now_ms)
         invariant(len(self._sessions) <= self._slots, "the sessions of a broker are bounded")
         invariant(0 <= self._partitions <= PARTITIONS_MAX, "the partitions of sessions are bounded")
@@ -276,7 +276,7 @@ class FetchSessions:
             return Round((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
-        asked = [(key, session.partitions[key].wanted) for key in session.news]
+        asked = [(key, session.partitions[key].wanted) for key in session.dirty]
         return Round(asked, session=session, epoch=session.epoch, incremental=True)
 
     def _create(self, request: SessionRequest, now_ms: int) -> FetchSession | None:
@@ -317,4 +317,4 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session.partitions)
-            session.news.close()
+            session.dirty.close()

@@ -33,7 +33,7 @@ _STATES = {state.text: state for state in TransactionState}
 def handle_markers(
     context: ApiContext, request: Request[wire.WriteTxnMarkersRequest]
 ) -> wire.WriteTxnMarkersResponse | Reply[wire.WriteTxnMarkersResponse]:
-    """Writes each marker to its partitions; answers when all in-sync replicas have them."""
+    """Write each marker to its partitions; answer when all in-sync replicas have them (KIP-98)."""
     body = request.body
     entries = list(_entries(body))
     timeout_ms = context.config.replica_socket_timeout_ms
@@ -109,7 +109,7 @@ def _written_all(
 def handle_describe(
     context: ApiContext, request: Request[wire.DescribeTransactionsRequest]
 ) -> wire.DescribeTransactionsResponse:
-    """What each transactional id has come to."""
+    """Describe the state of each transactional id (KIP-664)."""
     names = request.body["transactional_ids"]
     return {"transaction_states": [_described(context, name) for name in names]}
 
@@ -218,7 +218,7 @@ def refuse_list(
 def handle_producers(
     context: ApiContext, request: Request[wire.DescribeProducersRequest]
 ) -> wire.DescribeProducersResponse:
-    """Who writes to the partitions that this broker leads, and which transactions are open."""
+    """Describe the producers of partitions led by this broker, with open transactions (KIP-664)."""
     body = request.body
     found = {one: _known(context, one) for one in _asked(body)}
     return _producers(body, found)

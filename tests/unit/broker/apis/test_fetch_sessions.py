@@ -145,19 +145,19 @@ def test_an_answer_that_the_client_did_not_wait_for_is_refused() -> None:
     session_id = opened(known, 1)
     late = known.begin(request([], session_id, 1), 0)
     known.begin(request([], session_id, 2), 0)
-    assert late.news is not None
-    late.news.mark_idle(unused_place(Key("t", 0)), wanted_of(Key("t", 0)), None)
+    assert late.dirty is not None
+    late.dirty.mark_idle(unused_place(Key("t", 0)), wanted_of(Key("t", 0)), None)
     assert late.answer([RECORDS]) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
-    assert list(late.news) == keys(1), "nobody was told of it"
+    assert list(late.dirty) == keys(1), "nobody was told of it"
 
 
 def test_another_way_of_reading_begins_with_all_partitions() -> None:
     known = sessions()
     session_id = opened(known)
-    news = known.begin(request([], session_id, 1), 0).news
-    assert news is not None
+    dirty = known.begin(request([], session_id, 1), 0).dirty
+    assert dirty is not None
     for key in keys(3):
-        news.mark_idle(unused_place(key), wanted_of(key), None)
+        dirty.mark_idle(unused_place(key), wanted_of(key), None)
     assert known.begin(request([], session_id, 2), 0).partitions == []
     committed = Reader(isolation_level=1)
     turn = known.begin(request([], session_id, 3, reader=committed), 0)
@@ -267,9 +267,9 @@ def test_a_client_with_a_session_knows_what_one_without_would(steps: list[tuple[
             known.invariants()
             results = {key: truth[key] for key, _ in turn.partitions}
             for key, result in results.items():
-                if not result.error and turn.news is not None:
-                    turn.news.mark_idle(places[key], wanted_of(key), None)
-            assert not set(turn.news or ()) & {k for k, r in results.items() if not r.error}
+                if not result.error and turn.dirty is not None:
+                    turn.dirty.mark_idle(places[key], wanted_of(key), None)
+            assert not set(turn.dirty or ()) & {k for k, r in results.items() if not r.error}
             error, told = turn.answer(list(results.values()))
             assert error is ErrorCode.NONE
             seen = {k: r for k, r in seen.items() if k in wants} | dict(told)

@@ -38,7 +38,7 @@ class Session:
     """A client with a fetch session, and what it is told in each Fetch."""
 
     def __init__(self, node: Node, replica: int, partitions: int = 1) -> None:
-        self.news = FetchSessionIndex()
+        self.dirty = FetchSessionIndex()
         self.replica = replica
         self._node = node
         self._wanted: dict[TopicPartition, FetchPartition] = {}
@@ -47,14 +47,14 @@ class Session:
 
     def want(self, partition: TopicPartition, offset: int) -> None:
         self._wanted[partition] = one = wanted(offset, partition=partition)
-        self.news.want(one.key)
+        self.dirty.want(one.key)
 
     def begin(
         self, how: FetchParams | None = None
     ) -> tuple[list[FetchPartition], list[FetchResult] | asyncio.Future[list[FetchResult]]]:
         """What is read, and the results."""
-        asked = [self._wanted[TopicPartition(str(k.topic), k.partition)] for k in self.news]
-        found = self._node.replicas.fetch(how or params(self.replica), asked, self.news)
+        asked = [self._wanted[TopicPartition(str(k.topic), k.partition)] for k in self.dirty]
+        found = self._node.replicas.fetch(how or params(self.replica), asked, self.dirty)
         return asked, found
 
     def fetch(self) -> dict[int, FetchResult]:
@@ -135,7 +135,7 @@ async def test_who_had_records_is_read_after_those_that_got_news_meanwhile() -> 
             leader.replicas.append(1, 0, [(TopicPartition("t", number), BATCH)])
             replicate(leader, 1, number)
         assert list(session.fetch()) == [2, 0]
-        session.news.had_records(wanted(0, partition=TopicPartition("t", 2)).key)
+        session.dirty.had_records(wanted(0, partition=TopicPartition("t", 2)).key)
         leader.replicas.append(1, 0, [(TopicPartition("t", 1), BATCH)])
         replicate(leader, 1, 1)
         assert list(session.fetch()) == [0, 2, 1], "each waits for its turn"
@@ -193,11 +193,11 @@ async def test_a_resting_follower_was_caught_up_when_its_session_last_fetched() 
         state = leader.replica().state
         follower, lag = state.followers[FOLLOWER], state._lag_time_max_ms
         rested_ms = follower.had_all_ms
-        session.news.begin([], rested_ms + 10 * lag)
+        session.dirty.begin([], rested_ms + 10 * lag)
         assert follower.had_all_ms == rested_ms + 10 * lag
         leader.append(BATCH)
         assert not state.propose_shrinking(1, rested_ms + 11 * lag)
-        session.news.begin([], rested_ms + 20 * lag)
+        session.dirty.begin([], rested_ms + 20 * lag)
         assert follower.had_all_ms == follower.fetched_ms == rested_ms + 10 * lag, (
             "it lacks a record"
         )
@@ -214,11 +214,11 @@ async def test_what_a_session_leaves_it_says_nothing_of(end: str) -> None:
         state = replica.state.followers[FOLLOWER]
         assert (len(replica.idle_sessions), state.session is None) == (1, False)
         if end == "forget":
-            session.news.forget(wanted(0).key)
+            session.dirty.forget(wanted(0).key)
         else:
-            session.news.close()
+            session.dirty.close()
         known_ms = state.had_all_ms
-        session.news.begin([], known_ms + 1_000)
+        session.dirty.begin([], known_ms + 1_000)
         assert (replica.idle_sessions, state.session, state.had_all_ms) == ({}, None, known_ms)
 
 
@@ -230,11 +230,11 @@ async def test_another_incarnation_does_not_rest_on_what_the_first_one_said() ->
         second.begin(replace(params(FOLLOWER), replica_epoch=6))
         state = leader.replica().state.followers[FOLLOWER]
         known_ms = state.had_all_ms
-        first.news.begin([], known_ms + 1_000)
+        first.dirty.begin([], known_ms + 1_000)
         assert state.had_all_ms == known_ms
         late = Session(leader, FOLLOWER)
         late.begin(replace(params(FOLLOWER), replica_epoch=5))
-        assert list(late.news) == [wanted(0).key]
+        assert list(late.dirty) == [wanted(0).key]
 
 
 @pytest.mark.req("R8")

@@ -125,7 +125,7 @@ class FakeReplicas:
         future.set_result(results)
 
     def fetch(
-        self, params: FetchParams, partitions: Sequence[FetchPartition], news: object = None
+        self, params: FetchParams, partitions: Sequence[FetchPartition], dirty: object = None
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Waits for `max_wait_ms` if there is nothing."""
         self.fetches.append((params, list(partitions)))

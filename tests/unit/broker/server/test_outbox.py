@@ -231,7 +231,7 @@ async def test_what_a_log_hands_out_is_sent_from_its_file(
     limits = Limits(max_bytes=1 << 20, up_to_offset=9, min_one=True)
 
     def fetch(
-        _: object, partitions: list[FetchPartition], news: object = None
+        _: object, partitions: list[FetchPartition], dirty: object = None
     ) -> list[FetchResult]:
         records = log.to_send(partitions[0].fetch_offset, **limits)
         return [FetchResult(ErrorCode.NONE, 9, 9, 0, records)]
