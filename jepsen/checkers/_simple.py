@@ -115,12 +115,14 @@ def _impossible(value: Any, lines: Sequence[int], tries: Sequence[Operation]) ->
 
 
 def check_lock(history: Sequence[Op], *, guarded: bool = False) -> Verdict:
-    """Locks with fencing tokens: `acquire` (ends with the token), `release`, `write` (a token).
+    """Judge locks with fencing tokens:
+
+    `acquire` (ends with the token), `release`, `write` (a token).
 
     A lock granted later has a greater token, none is granted twice, and once a write with a token
-    was accepted none with a lesser one is. `guarded`: who accepts writes knows who holds the lock,
-    so a write with a lesser token is refused as soon as a greater one is granted. That two hold it
-    at once is a note: a holder that was cut off cannot know.
+    was accepted none with a lesser one is. `guarded`: the store that accepts writes knows the
+    holder, so a write with a lesser token is refused as soon as a greater one is granted. Two
+    holders at once are a note: a holder that was cut off cannot know.
     """
     mine = [one for one in operations(history) if one.type is not OpType.FAIL]
     granted = [one for one in mine if one.invoke.f == "acquire" and one.type is OpType.OK]

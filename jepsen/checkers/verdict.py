@@ -1,4 +1,4 @@
-"""What a checker says: valid, invalid, or that it cannot tell, and what it found.
+"""Verdicts of checkers: valid, invalid or unknown, with the anomalies that were found.
 
 "Unknown" is an answer of its own: a checker that ran out of time or memory has not found the
 history valid, nor has one that saw nothing succeed.
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Valid = Literal[True, False, "unknown"]
-"""As it stands in results: true, false or "unknown"."""
+"""The verdict as it stands in results: true, false or "unknown"."""
 WORDS: Mapping[Valid, str] = {True: "valid", False: "invalid", "unknown": "unknown"}
-"""For people."""
+"""The verdicts in words for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Anomaly:
     name: str
     """The field's name of its kind, such as `lost-write` or `G1c`."""
     detail: Mapping[str, Any] = field(default_factory=dict)
-    """What exactly, for programs: JSON. Lines of the history are named by their index."""
+    """The details for programs, as JSON. Lines of the history are named by their index."""
     ops: tuple[int, ...] = ()
     """The lines of the history that show it, by index."""
 

@@ -97,7 +97,7 @@ async def broker_ids(admin: AIOKafkaAdminClient) -> list[int]:
 
 
 async def all_replicas(admin: AIOKafkaAdminClient) -> dict[Partition, list[int]]:
-    """Of each partition of every topic, internal ones too: the ids of who has a replica."""
+    """Return the ids of the replicas of each partition, internal topics included."""
     return {
         (topic["topic"], part["partition"]): list(part["replicas"])
         for topic in await admin.describe_topics()
@@ -135,7 +135,10 @@ async def unregister(admin: AIOKafkaAdminClient, broker_id: int) -> None:
 async def update_features(
     admin: AIOKafkaAdminClient, levels: Mapping[str, int], *, lower: bool
 ) -> bool:
-    """Lowers features to these levels, or raises them; whether the cluster can. KafkaError."""
+    """Lower features to these levels, or raise them; return whether the cluster can.
+
+    Raises aiokafka's KafkaError for every refusal but INVALID_UPDATE_VERSION.
+    """
     answer: Any = await admin._send_to_controller(_UpdateFeatures(levels, lower=lower))
     if answer.error_code not in (0, INVALID_UPDATE_VERSION):
         raise for_code(answer.error_code)(answer.error_message)
@@ -283,7 +286,7 @@ class BrokerMembership:
         self._environment = environment
         self._random = rng
         self.absent: str | None = None
-        """Who has left."""
+        """The name of the node that has left; None if all are members."""
         self._lent: dict[Partition, list[int]] = {}
         """The replicas of the partitions that were moved, as they were before."""
 
@@ -370,7 +373,7 @@ GROUP, TRANSACTION = 0, 1
 
 
 class BrokerRoles:
-    """Of the partitions of one topic, and of the coordinators of who uses it."""
+    """The leaders of one topic's partitions, and the coordinators of its clients."""
 
     def __init__(self, bootstrap: str, topic: str, rng: random.Random) -> None:
         self._bootstrap = bootstrap

@@ -34,12 +34,12 @@ TAKES_S = 60.0
 
 
 class Node(NamedTuple):
-    """Of a cluster that the program controls."""
+    """A node of a cluster that the program controls."""
 
     role: str
     name: str
     node_id: int
-    """By which Kafka clients know it."""
+    """The id by which Kafka clients know it."""
 
 
 class Control:
@@ -68,7 +68,7 @@ class Control:
             raise InputError(f"--control {command}: nodes: no line `broker NAME ID`")
 
     def names(self, role: str) -> list[str]:
-        """Of the nodes in a role, in the order in which they were told."""
+        """Return the names of the nodes in a role, in the order of the program."""
         return [node.name for node in self.nodes if node.role == role]
 
     async def do(self, what: str, node: str) -> None:
@@ -121,7 +121,7 @@ CONNECT_S = 3.0
 ANSWER_S = 5.0
 READ_S = 15.0
 GRACE_S, SILENCE_S, AGAIN_S = 2.0, 1.0, 0.1
-"""How long a fault may take to strike, when silence counts, and when a broker is asked again."""
+"""The time a fault may take to strike, the silence that counts, and the pause between attempts."""
 API_VERSIONS = 18
 CORRELATION = 4711
 ANSWER_BYTES_MAX = 1 << 20
@@ -185,7 +185,7 @@ async def answers_kafka(
 
 
 async def broker_addresses(bootstrap: str) -> dict[int, tuple[str, int]]:
-    """By id, the host and port of each broker that serves; none if nobody answers in time."""
+    """Return the host and port of each broker that serves, by id; empty if none answers in time."""
     from jepsen.environments.admin import ASK_S, ERRORS, open_admin
 
     with contextlib.suppress(*ERRORS):
@@ -208,7 +208,10 @@ class Witness:
 
     @classmethod
     async def open(cls, host: str, port: int) -> Witness | None:
-        """None where nobody answers now, so that silence later shows nothing."""
+        """Connect to a broker.
+
+        Return None if it does not answer: silence later would show nothing.
+        """
         try:
             async with asyncio.timeout(CONNECT_S):
                 found = cls(*await asyncio.open_connection(host, port))
@@ -282,7 +285,7 @@ async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) 
 
 
 UNDO = {"kill": "start", "stop": "start", "pause": "resume"}
-"""What has to stop a node from answering, and what ends that."""
+"""Each fault that stops a node from answering, and the command that ends it."""
 
 
 class ExternalEnvironment(Environment):
@@ -293,7 +296,7 @@ class ExternalEnvironment(Environment):
         self._bootstrap_servers = spec.bootstrap_servers
         self._control = Control(spec.control) if spec.control else None
         self._addresses: dict[int, tuple[str, int]] = {}
-        """Of brokers, by id, as far as they are known."""
+        """The addresses of brokers, by id, as far as they are known."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -309,12 +312,12 @@ class ExternalEnvironment(Environment):
 
     @property
     def controllers(self) -> Sequence[str]:
-        """None that could be broken without a program."""
+        """The controllers that the program can break; none without one."""
         return self._control.names("controller") if self._control else ()
 
     @property
     def brokers(self) -> Sequence[str]:
-        """None that could be broken without a program."""
+        """The brokers that the program can break; none without one."""
         return self._control.names("broker") if self._control else ()
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
@@ -322,7 +325,7 @@ class ExternalEnvironment(Environment):
         raise InputError("--env external: it has no keys and values")
 
     async def leader(self) -> str | None:
-        """Nobody that is known: clients of brokers are not told who is the active controller."""
+        """Return None: clients of brokers cannot learn which controller is active."""
         return None
 
     async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
@@ -335,7 +338,7 @@ class ExternalEnvironment(Environment):
         return found[0] if found else None
 
     async def is_in_sync(self) -> bool:
-        """As far as clients are told."""
+        """Return True if clients see all partitions in sync, or nothing can be broken."""
         if self._control is None:
             return True
         # Not imported where nothing is broken.
@@ -344,7 +347,7 @@ class ExternalEnvironment(Environment):
         return await all_in_sync(self.bootstrap_servers, len(self.brokers))
 
     async def leadership(self) -> tuple[str, int] | None:
-        """Nobody that is known."""
+        """Return None: clients of brokers cannot learn which controller is active."""
         return None
 
     async def _do(self, what: str, node: str) -> None:
@@ -394,28 +397,28 @@ class ExternalEnvironment(Environment):
         await self._do("resume", node)
 
     async def set_blocked(self, links: Sequence[Link]) -> None:
-        """There is no link to be named."""
+        """Do nothing: the program names no links."""
 
     async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
-        """There is no link to be named."""
+        """Do nothing: the program names no links."""
 
     async def set_clocks(self, offsets_ms: Mapping[str, int]) -> None:
-        """There is no word for that."""
+        """Do nothing: the program has no command for clocks."""
 
     async def remove_voter(self, node: str) -> bool:
-        """There is no node to be named."""
+        """Return False: the program has no command for voters."""
         return False
 
     async def add_voter(self, node: str) -> bool:
-        """There is no node to be named."""
+        """Return False: the program has no command for voters."""
         return False
 
     async def replace_disk(self, node: str) -> None:
-        """There is no word for that."""
+        """Do nothing: the program has no command for disks."""
 
     async def inject(self, kind: str, nodes: Sequence[str], amount: float | None) -> bool:
-        """There is no word for that."""
+        """Return False: the program has no command for disk faults."""
         return False
 
     async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
-        """Nothing was injected."""
+        """Do nothing: no disk fault was injected."""

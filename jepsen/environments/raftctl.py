@@ -103,7 +103,7 @@ class RaftctlKeyValues(KeyValues):
         return wanted.token
 
     async def write_guarded(self, key: str, value: bytes, lock: str, token: int) -> None:
-        """As a program does that does not look whether its lock is lost: see `KeyValues`."""
+        """Write like a program that does not check if its lock is lost: see `KeyValues`."""
         believed = self._client.lock(lock)
         believed.token = token
         with _key_value_errors():
@@ -117,7 +117,7 @@ class RaftctlKeyValues(KeyValues):
 
 
 def assignment_of(topic: TopicImage, number: int) -> Assignment:
-    """Who has the topic's partition of that number."""
+    """Return the assignment of the topic's partition of that number."""
     one = topic.partitions[number]
     return Assignment(
         partition=f"{topic.name}-{number}/{topic.topic_id}",

@@ -1,4 +1,4 @@
-"""What a checker on Spark hands back, and the tables it keeps on the way."""
+"""Findings of a checker on Spark, and the tables that it keeps on the way."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Findings:
     verdicts: DataFrame
     """(history, key, valid, operations, method, why_unknown): a row a key; nothing is null."""
     anomalies: DataFrame
-    """With the columns of `FOUND`."""
+    """The anomalies, with the columns of `FOUND`."""
 
     @classmethod
     def of_rows(cls, rows: DataFrame) -> Findings:

@@ -146,7 +146,7 @@ def _checked(
 def grouped(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[tuple[str, bool, str], list[Operation]]]:
-    """Neighbours with the same history and key; a group may span batches."""
+    """Yield neighbours with the same history and key; a group may span batches."""
     current: tuple[str, bool, str] | None = None
     mine: list[Operation] = []
     for history, lenient, key, operation in operations_of(batches):

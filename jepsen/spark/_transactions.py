@@ -61,10 +61,10 @@ SHOWN = pa.schema(
         pa.field("begun", pa.list_(pa.int64()), nullable=False),
     ]
 )
-"""What a key shows. An edge: `name` is its kind, `detail` why, `lines` its two vertices and what
-tells which of several between these comes first, `begun` the lines in which they were invoked. That
-there are reads, that an edge links what has ended, and why there is no telling, are a row.
-"""
+"""The findings of one key. An edge: `name` is its kind, `detail` the reason, `lines` its two
+vertices and a number that orders several edges between these, `begun` the lines in which they were
+invoked. Other rows: that there are reads, that an edge links ended operations, and why no verdict
+is possible."""
 SHOWN_SQL = (
     "history string, key string, what string, name string, detail string, lines array<long>, "
     "begun array<long>"
@@ -178,10 +178,10 @@ def check_cycles(histories: Histories, scratch: Path, consistency: str) -> Findi
 
 
 class Cycles(NamedTuple):
-    """Which cycles are looked for."""
+    """The cycles that are looked for."""
 
     kinds: tuple[str, ...]
-    """Of their edges, those of the data."""
+    """The kinds of their edges that come from the data."""
     orders: tuple[str, ...]
     forbidden: frozenset[str]
     """The names of those that are wrong."""

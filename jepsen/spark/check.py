@@ -48,7 +48,7 @@ class Question:
     initial: Any = None
     limits: Limits = field(default_factory=Limits)
     consistency: str = CONSISTENCY[-1]
-    """What transactions on lists must keep."""
+    """The consistency model of transactions on lists."""
 
     @property
     def by_key(self) -> bool:
@@ -66,11 +66,11 @@ def check(
     *,
     series: bool = False,
 ) -> dict[str, Verdict]:
-    """By history its verdict. `folder` gets `verdicts` and `anomalies`, both Parquet, and with
-    `series` what `keep_series` writes.
+    """Judge histories, and return the verdict of each by its name.
 
-    What is made on the way goes below `scratch`, which every worker must see. Raises InputError for
-    files that are no histories, or not of this checker.
+    `folder` gets `verdicts` and `anomalies`, both Parquet, and with `series` the tables of
+    `keep_series`. Intermediate tables go below `scratch`, which every worker must see. Raises
+    InputError for files that are no histories, or not of this checker.
     """
     if question.checker == TRACE:
         return _verdicts_of(check_trace(spark, files, scratch), files, question, folder)
@@ -84,7 +84,7 @@ def check(
 def judge(
     spark: SparkSession, histories: Histories, question: Question, folder: Path, scratch: Path
 ) -> dict[str, Verdict]:
-    """As `check`, of histories that are loaded."""
+    """Judge histories that are loaded, as `check` does."""
     tune(spark, histories.rows)
     return _verdicts_of(_found(histories, question, scratch), histories.names, question, folder)
 

@@ -38,7 +38,7 @@ _NIL = -1
 _NEAR = 0.4
 """What two neighbours that reach no further apart from their moments do not overlap."""
 Array = Any
-"""Of numpy; a row an operation, a column a key."""
+"""An array of numpy: a row an operation, a column a key."""
 
 
 @dataclass

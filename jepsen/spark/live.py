@@ -118,9 +118,9 @@ _SEEN_SQL = (
 
 
 COMPILED_MIN = 5_000
-"""From so many operations a task on it pays to load the compiled search."""
+"""The operations of a task from which loading the compiled search pays."""
 LIVE_SHARE_MIN = 0.25
-"""Of a file of `NEEDED`; with less, what is needed of it is moved on."""
+"""The needed share of a file of `NEEDED` below which its needed rows are moved to a new file."""
 
 
 class Asked(NamedTuple):
@@ -131,7 +131,7 @@ class Asked(NamedTuple):
     before: int | None
     """The last micro-batch, if there was one."""
     number: int
-    """Of this one."""
+    """The number of this micro-batch."""
     shown_max: int
     """Anomalies that a task hands back, the first in the history."""
 
@@ -402,11 +402,11 @@ def valid_keys(
     lenient: bool,
     operations_min: int,
 ) -> list[str]:
-    """Keys that are certainly linearizable, of operations with the columns of `NEEDED`.
+    """Return the keys that are certainly linearizable; the columns are those of `NEEDED`.
 
-    Left out are those that have `operations_min` operations or more before a quiescent point.
-    `initial` is the value of a register before its first operation, `states` that of some keys;
-    both are text.
+    Keys with `operations_min` operations or more before a quiescent point are left out. `initial`
+    is the value of a register before its first operation, `states` that of some keys; both are
+    text.
     """
     from jepsen.compiled.registers import judge_rows
 
@@ -529,7 +529,7 @@ class Seen(NamedTuple):
     """Findings on a part of the history."""
 
     operations: int
-    """That have ended."""
+    """The number of operations that have ended."""
     verdict: Verdict
 
 
@@ -649,12 +649,11 @@ def watch(
     *,
     idle_s: float,
 ) -> None:
-    """Tells what each micro-batch shows, until the history has not grown for so long, or `tell`
-    answers that it wants no more.
+    """Call `tell` with the findings of each micro-batch, until it returns False.
 
-    `history` is JSON lines or a run folder, and need not be there yet. What is made on the way
-    goes below `scratch`, which every worker must see. Raises InputError for what is no history, or
-    not of this checker.
+    It also ends when the history has not grown for `idle_s` seconds. `history` is JSON lines or a
+    run folder, and need not be there yet. Intermediate files go below `scratch`, which every worker
+    must see. Raises InputError for files that are no history, or not of this checker.
     """
     spark.dataSource.register(HistorySource)
     judge_one = (

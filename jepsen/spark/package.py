@@ -1,4 +1,4 @@
-"""What `spark-submit` takes: this package as an archive, and a script that runs it."""
+"""Files for `spark-submit`: this package as an archive, and a script that runs it."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Progress:
         self._say()
 
     def tell(self) -> None:
-        """Until it has ended: for a thread of its own."""
+        """Report until it has ended, for a thread of its own."""
         while not self.ended.wait(self._every_s):
             self._say()
 
@@ -205,7 +205,7 @@ class Progress:
 
 @contextmanager
 def progress(what: str, size: int = 0, every_s: float = TOLD_EVERY_S) -> Iterator[Progress]:
-    """While the work goes on; `size` is that of the histories in bytes, 0 if it does not matter.
+    """Report progress while the work lasts; `size` is that of the histories in bytes, or 0.
 
     Silent below spark-submit, which makes one stream of stdout and stderr, and prints its own.
     """

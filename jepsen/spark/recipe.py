@@ -1,4 +1,4 @@
-"""What a generated history is to be like, and what will be found in it."""
+"""Recipes of generated histories, and the anomalies that will be found in them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Expected(NamedTuple):
     """An anomaly that is in the history."""
 
     key: str
-    """As text, the way it stands in verdicts."""
+    """The key as text, the way it stands in verdicts."""
     name: str
     value: int | None
-    """Of the anomaly's detail, if it has one."""
+    """The value in the anomaly's detail, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,12 @@ class Recipe:
 
     workload: str = REGISTER
     operations: int = 1_000_000
-    """In all, the same number for each key, rounded down. Of logs the sends; polls come on top."""
+    """The number in all, the same for each key, rounded down. Of logs the sends; polls come on
+    top."""
     keys: int = 10_000
     faults: int = 0
     processes: int = 5
-    """How many work on a key at a time."""
+    """The number of processes that work on a key at a time."""
     crashes: float = 0.01
     """The share of operations whose outcome nobody knows."""
     seed: int = 0

@@ -80,12 +80,12 @@ if TYPE_CHECKING:
 
 
 SILENT, OTHER = 4, 5
-"""What an operation does besides what `jepsen.compiled.codes` has. SILENT: it says nothing, and is
-only counted; OTHER: it is not for the compiled search."""
+"""Codes besides those of `jepsen.compiled.codes`. SILENT: it constrains nothing, and is only
+counted; OTHER: it is not for the compiled search."""
 NIL = -(2**63)
 """The code of nil; other values have eighteen digits at most."""
 COLUMNS = tuple(name for name in READ_COLUMNS if name != "process")
-"""What packages are made of."""
+"""The columns that packages are made of."""
 _NUMBERS = ("key", "f", "a", "b", "invoked", "took")
 PACKAGES = pa.schema(
     [
@@ -110,7 +110,7 @@ _FUNCTIONS = {"read": READ, "write": WRITE, "cas": CAS}
 _OK, _FAIL, _INFO = range(3)
 _TYPES = {"ok": _OK, "fail": _FAIL, "info": _INFO}
 Array = Any
-"""Of numpy."""
+"""An array of numpy."""
 
 
 class _Values(NamedTuple):
@@ -133,7 +133,7 @@ class Operations(NamedTuple):
 
 
 def packages(pieces: Iterable[pa.Table], parts: int) -> Iterator[pa.RecordBatch]:
-    """Rows of `PACKAGES` of tables with the columns `COLUMNS`."""
+    """Yield rows of `PACKAGES` of tables with the columns `COLUMNS`."""
     for piece in pieces:
         if piece.num_rows:
             yield _packages(piece, parts)
@@ -315,12 +315,12 @@ def _widen(numbers: Sequence[pa.BinaryScalar], columns: Array) -> None:
 KERNEL_OPERATIONS = 100_000
 """Fewer are searched before the compiled search is there."""
 PART_OPERATIONS = 1_000_000
-"""What one task judges, roughly; its keys are whole."""
+"""The operations that one task judges, roughly; its keys are whole."""
 WHOLE_OPERATIONS_MAX = 4_000_000
 """A key with more is left: a task would need too much memory, 200 bytes for each operation."""
 PARTS_MAX = 1 << 16
 LEFT_KEYS_MAX = 50_000
-"""So many keys that are left for others are looked for by name."""
+"""The keys that are looked for by name, if that many are left for other searches."""
 _NUMBERS_MAX = 10**18
 JUDGED = pa.schema(
     [
@@ -392,9 +392,10 @@ def _judged(
 
 
 def judged(batches: Iterable[pa.RecordBatch], initial: int, hot: int) -> pa.RecordBatch:
-    """Rows of `JUDGED` for all keys in the packages, whose operations all are there.
+    """Judge all keys in the packages, which must be whole; return rows of `JUDGED`.
 
-    OPEN are those with other operations or values than the search knows, and with more than `hot`.
+    Keys with other operations or values than the search knows, or more than `hot` operations, stay
+    OPEN.
     """
     from jepsen.compiled.registers import CONFIGURATIONS_MAX, judge_table, sorted_rows
 
@@ -467,9 +468,10 @@ _Group = tuple[str, str, int, bool]
 def settled_by_segments(
     operations: DataFrame, keys: list[Row], model: str, initial: Any, limits: Limits
 ) -> DataFrame | None:
-    """Of these keys (history, key, operations: how many) those that are linearizable, or None.
+    """Return those of the keys (history, key, operations: how many) that are linearizable.
 
-    Those that are not, and those whose search ran into its limits, are for others to explain.
+    None if there are none. Keys that are not, and those whose search ran into its limits, are left
+    for other searches to explain.
     """
     spark = operations.sparkSession
     hot = spark.createDataFrame(keys, _HOT_SQL)

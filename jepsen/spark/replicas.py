@@ -1,4 +1,4 @@
-"""What servers hold and report, judged on Spark: dumps of replicas, and traces.
+"""Dumps of replicas and traces of servers, judged on Spark.
 
 A task reads a file. SQL finds where two replicas hold different records, and what several events of
 a trace show together.
@@ -159,8 +159,9 @@ FROM each GROUP BY partition, offset HAVING count(*) > 1
 
 
 def check_dumps(spark: SparkSession, files: Sequence[str], scratch: Path) -> Verdict:
-    """As `jepsen.checkers.replication._copies.check_replicas`, of a dump of each replica. Every
-    worker must see the files and what is below `scratch`. Raises InputError, naming file and line.
+    """Judge a dump of each replica, as `jepsen.checkers.replication.check_replicas` does.
+
+    Every worker must see the files and `scratch`. Raises InputError, naming file and line.
     """
     tune_for(spark, map(Path, files))
     held = _over_files(spark, files, _HELD, ddl(_HELD), _held)

@@ -1,4 +1,4 @@
-"""How histories went on from second to second: what operations took, and how they ended."""
+"""Series of histories by the second: latencies of operations, and their outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANKS = 10_000
 """Quantiles are that of the nearest rank, of more latencies than this within 1/10,000 of it."""
 STEPS_MAX = 200
 FUNCTIONS_MAX = 5
-"""Of a history, those of which most succeeded."""
+"""The number of functions of a history that are shown, those with most successes."""
 
 _LATENCY = f"""
 WITH ended AS (
@@ -87,12 +87,12 @@ WHERE type = 'ok' AND place <= {FUNCTIONS_MAX} GROUP BY ALL ORDER BY history, pl
 
 
 def read_series(spark: SparkSession, folder: Path, names: Sequence[str]) -> dict[str, Series]:
-    """Of the histories named, what `keep_series` has written below the folder, to be plotted.
+    """Read the tables of `keep_series` below the folder, for the histories named.
 
     Seconds are merged into steps, no more than `STEPS_MAX` a history: counts are added up, and of
-    each quantile there is that of the second in which it was highest. So no more than
-    `STEPS_MAX` * (1 + `FUNCTIONS_MAX`) rows a history come to the driver. Histories without
-    operations are not there.
+    each quantile there is that of the second in which it was highest. So no more than `STEPS_MAX` *
+    (1 + `FUNCTIONS_MAX`) rows a history come to the driver. Histories without operations are not
+    there.
     """
     # However long a history is, its seconds are few.
     tune(spark, 0)

@@ -31,7 +31,7 @@ TASK_ROWS = 250_000
 
 
 def tune_for(spark: SparkSession, files: Iterable[Path]) -> None:
-    """As `tune`, by the size of files of lines, as far as there are such files."""
+    """Call `tune` by the size of those of the files that are files of lines."""
     tune(spark, sum(path.stat().st_size for path in files if path.is_file()) // LINE_BYTES)
 
 
@@ -46,7 +46,7 @@ def tune(spark: SparkSession, rows: int) -> None:
 JAVA_MIN = 17
 ARROW_BATCH_ROWS = 50_000
 ARROW_BATCH_BYTES = 128 << 20
-"""So much at a time, too: rows may be large."""
+"""The bytes of a batch, which bound it too: rows may be large."""
 BROADCAST_WAIT_S = 3600
 """A machine that is busy with other things is no reason to give up."""
 _MALLOC = ":".join(

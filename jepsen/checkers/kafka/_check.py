@@ -22,7 +22,7 @@ ALLOWED = frozenset({"int-send-skip"})
 ALLOWED_SUBSCRIBED = frozenset({"poll-skip", "nonmonotonic-poll"})
 """A rebalance moves consumers about."""
 SUBSCRIBED = ("subscribe", "drain")
-"""What only members of a group do."""
+"""The operations of members of a group alone."""
 KINDS = ("wr",)
 """The edges of the data that no cycle is made of."""
 ORDERS = (PROCESS, REALTIME)

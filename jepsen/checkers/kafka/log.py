@@ -1,4 +1,4 @@
-"""What a history says of the logs: which value stands at which offset of each key, who wrote it."""
+"""The logs that a history shows: the value at each offset of each key, and its writer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Record:
 
     key: Any
     offset: int | None
-    """None if it is not known."""
+    """The offset; None if it is not known."""
     value: Any
 
 
@@ -108,7 +108,7 @@ class VersionOrder:
 
     offsets: list[int] = field(default_factory=list)
     values: list[set[Any]] = field(default_factory=list)
-    """At each of the offsets; more than one if the log contradicts itself."""
+    """The values at each of the offsets; more than one if the log contradicts itself."""
     index_of: dict[Any, int] = field(default_factory=dict)
     """Value to the last place at which it was seen."""
 
@@ -118,7 +118,7 @@ class VersionOrder:
 
 
 def version_order(log: Mapping[int, set[Any]]) -> VersionOrder:
-    """From offset to the values seen there."""
+    """Return the order of a log, given as offset to the values seen there."""
     order = VersionOrder(sorted(log))
     for index, offset in enumerate(order.offsets):
         order.values.append(log[offset])
@@ -167,7 +167,7 @@ class Logs:
         return None if order is None else order.index_of.get(record.value)
 
     def placed(self, records: Sequence[Record]) -> dict[Any, list[tuple[int, Record]]]:
-        """By key: (place, record), in the order of the records; without those of unknown place."""
+        """Return (place, record) by key, in the order of the records, unknown places left out."""
         found: dict[Any, list[tuple[int, Record]]] = {}
         for record in records:
             index = self.index(record)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 LINES_MIN = 200_000
-"""From so many lines on it pays to load what is compiled: half a second, seconds the first time."""
+"""The lines from which loading compiled code pays: half a second, seconds the first time."""
 _SILENT = -1
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jepsen.checkers.linearizable.models import Model
 
 SILENT = -1
-"""In place of a call: the operation constrains nothing, such as a read without an answer."""
+"""The code of an operation that constrains nothing, such as a read without an answer."""
 
 
 class KeyHistory:
@@ -29,7 +29,7 @@ class KeyHistory:
     def __init__(self) -> None:
         self.invokes: list[Op] = []
         self.completions: list[Op | None] = []
-        """None where the history ends first."""
+        """The completion of each call; None if the history ends first."""
         self.moments: list[int] = []
         """An operation's number where it begins, its complement (~) where it ends, in order."""
 

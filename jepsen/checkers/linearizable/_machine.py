@@ -125,7 +125,7 @@ class Configuration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Why a key's history is not linearizable."""
+    """The proof that a key's history is not linearizable."""
 
     operation: Operation
     """The first operation whose return no configuration survives.

@@ -51,13 +51,13 @@ class Model(Protocol):
         """
 
     def only_reads(self, call: Call) -> bool:
-        """Whether the call leaves every state as it is in which it is legal.
+        """Return True if the call leaves every state in which it is legal as it is.
 
         A write of the value that is there already does not qualify: later it may be another.
         """
 
     def overwrites(self, call: Call) -> bool:
-        """Whether the call is legal in every state, and the state after it always the same."""
+        """Return True if the call is legal in every state, and always leads to the same state."""
 
     def step(self, state: Any, call: Call) -> Any:
         """The state after the call, or ILLEGAL. Raises ValueError for a function it lacks."""

@@ -30,7 +30,7 @@ class HeldBatch(NamedTuple):
     end_offset: int
     """Behind its last record."""
     epoch: int
-    """Of the leader that appended it."""
+    """The epoch of the leader that appended it."""
     data: bytes
     """All of it."""
     place: str
@@ -42,7 +42,7 @@ class Copy:
     """The log of one replica."""
 
     start: int
-    """Where its first segment begins."""
+    """The offset at which its first segment begins."""
     batches: Iterable[HeldBatch]
     """Whole ones, in order; read once."""
 
@@ -51,7 +51,7 @@ class Compared(NamedTuple):
     """Result of a comparison."""
 
     shared: int
-    """How many batches two copies or more hold."""
+    """The number of batches that two copies or more hold."""
     anomaly: Anomaly | None
     """The first disagreement, where the comparison ended."""
 
@@ -122,7 +122,7 @@ SHOWN_MAX = 100
 
 
 def check_replicas(held: Mapping[str, Iterable[tuple[str, int, str]]]) -> Verdict:
-    """Of each replica, by its name, the (partition, offset, record as text) that it holds."""
+    """Judge the (partition, offset, record as text) that each replica holds, by its name."""
     first: dict[tuple[str, int], dict[str, str]] = {}
     shared = 0
     for replica, records in held.items():
@@ -136,12 +136,15 @@ def check_replicas(held: Mapping[str, Iterable[tuple[str, int, str]]]) -> Verdic
 
 
 def diverged(partition: str, offset: int, records: Mapping[str, str]) -> Anomaly:
-    """That replicas, by name, hold other records there."""
+    """Return the anomaly that replicas, by name, hold different records at an offset."""
     detail: dict[str, Any] = {"partition": partition, "offset": offset}
     return Anomaly(DIVERGED, detail | {"records": dict(sorted(records.items()))})
 
 
 def verdict_of(found: Iterable[Anomaly], replicas: int, shared: int, wrong: int) -> Verdict:
-    """From the first places that differ, how many are held by several, and how many differ."""
+    """Return the verdict on replicas, of which `found` has the first differences.
+
+    `shared` is the number of places that several hold, `wrong` the number that differ.
+    """
     why = "" if shared else NOTHING
     return judge(found, why_unknown=why, replicas=replicas, shared=shared, diverged=wrong)

@@ -1,8 +1,8 @@
-"""What must hold of a cluster's metadata, however its brokers and controllers come and go.
+"""Rules of a cluster's metadata that hold however its brokers and controllers come and go.
 
 The rules are about one partition, or one change of it, as the records of the metadata have it; the
-simulation asks them of each image that a node publishes, and `check_metadata` of a log from disk.
-Sources: KIP-631 for epochs, KIP-966 for who may lead; Raft figure 3, election safety.
+simulation checks them on each image that a node publishes, and `check_metadata` on a log from disk.
+Sources: KIP-631 for epochs, KIP-966 for eligible leaders; Raft figure 3, election safety.
 """
 
 from __future__ import annotations
@@ -34,19 +34,22 @@ class Assignment:
 
 
 def is_led_in_sync(one: Assignment) -> bool:
-    """Whether the leader is in sync, who is in sync or eligible is a replica, and some are."""
+    """Return True if the leader is in sync, and the in-sync and eligible brokers are replicas.
+
+    One of them at least must be left.
+    """
     led = one.leader == NO_LEADER or one.leader in one.isr
     whole = (*one.isr, *one.eligible)
     return led and bool(whole) and set(whole) <= set(one.replicas) and len(set(whole)) == len(whole)
 
 
 def is_led_by(one: Assignment, unfenced: Container[int]) -> bool:
-    """Whether the leader, if there is one, is among these brokers."""
+    """Return True if the leader, if there is one, is among these brokers."""
     return one.leader == NO_LEADER or one.leader in unfenced
 
 
 def may_follow(one: Assignment, old: Assignment) -> bool:
-    """Whether epochs grew with the change: the partition's with any, the leader's with another."""
+    """Return True if epochs grew: the partition's with any change, the leader's with its leader."""
     advances = one.partition_epoch > old.partition_epoch and one.leader_epoch >= old.leader_epoch
     return advances and (one.leader == old.leader or one.leader_epoch > old.leader_epoch)
 
@@ -55,7 +58,7 @@ class MetadataStep(NamedTuple):
     """Changes by one batch of the metadata log, or by a snapshot before it."""
 
     offset: int
-    """Of its last record."""
+    """The offset of its last record."""
     moved: Sequence[tuple[Assignment | None, Assignment]]
     """Each partition that is another now, before (None: it is new) and after."""
     brokers: Mapping[int, tuple[int, bool]]
@@ -63,7 +66,7 @@ class MetadataStep(NamedTuple):
 
 
 def check_metadata(steps: Iterable[MetadataStep]) -> Iterator[Anomaly]:
-    """What is wrong with a metadata log, replayed in order.
+    """Yield the anomalies of a metadata log, replayed in order.
 
     A broker that is fenced is relieved of its partitions slice by slice, so it may lead for some
     batches more, but it is made the leader of none.
@@ -98,7 +101,7 @@ class Claim(NamedTuple):
     epoch: int
     leader: int
     source: str
-    """Who says so, for people."""
+    """The source of the claim, for people."""
 
 
 def check_leaders(claims: Iterable[Claim]) -> Iterator[Anomaly]:

@@ -33,7 +33,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     RECORD: {"offset": int, "record": str},
     ASSIGNMENT: {"leader": int, "leader_epoch": int, "partition_epoch": int, "isr": list},
 }
-"""Of each event what its value must have; lists are of numbers."""
+"""The fields of each event's value; lists are of numbers."""
 _LIFE = ("life", int)
 EVENTS = (*FIELDS, LEADER)
 EPOCH_WENT_BACK, HIGH_WATERMARK_WENT_BACK = "epoch-went-back", "high-watermark-went-back"
@@ -75,7 +75,7 @@ class Claim(NamedTuple):
     """Claim of a fact of which a partition has only one at each place."""
 
     name: str
-    """Of the anomaly that another claim at the place is."""
+    """The name of the anomaly that another claim at the place is."""
     at: int
     """The epoch of `two-leaders`, the offset of `diverged-record`, else the partition epoch."""
     what: str

@@ -1,7 +1,8 @@
-"""Which anomalies of transactions a consistency model forbids.
+"""Consistency models, and the anomalies of transactions that each forbids.
 
-A model forbids what it names itself, what every weaker model forbids, and each anomaly that is a
-case of a forbidden one. `-item` says that no predicate is part of it: reads of lists have none.
+A model forbids the anomalies that it names itself, those of every weaker model, and each anomaly
+that is a case of a forbidden one. `-item` says that no predicate is part of it: reads of lists have
+none.
 Sources: Adya, "Weak Consistency"; Bailis et al., "Highly Available Transactions"; Cerone, Bernardi
 and Gotsman, "A Framework for Transactional Consistency Models with Atomic Visibility"; Daudjee and
 Salem, "Lazy Database Replication with Snapshot Isolation"; put together as Elle has them.
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 PROCESS, REALTIME = "process", "realtime"
 KAFKA = "kafka"
-"""What Kafka's transactions promise, which is no model of the literature."""
+"""The model of Kafka's transactions, which is none of the literature's."""
 
 _SERIAL = ("G-single-item", "G-nonadjacent-item", "G2-item")
 CYCLES = ("G0", "G1c", *_SERIAL)

@@ -181,23 +181,24 @@ class Inferred(NamedTuple):
     anomalies: list[Anomaly]
     """All but cycles."""
     edges: list[Edge]
-    """That the data shows; those of orders are for others."""
+    """The edges of the data; edges of process and real time are added elsewhere."""
     vertices: dict[int, int]
     """Index of the invocation to the vertex, of all that may have taken effect."""
     reads: int
-    """Of those that are known to have succeeded."""
+    """The number of reads that are known to have succeeded."""
     unusable: str = ""
-    """Why nothing can be inferred, if so."""
+    """The reason why nothing can be inferred; empty if it can."""
     unordered: bool = False
-    """Whether a key has longest lists of which each shows another order of versions."""
+    """True if a key has longest lists that show different orders of versions."""
 
 
 def infer(mine: Sequence[Operation], *, disorder_allowed: bool) -> Inferred:
-    """Keys have nothing to do with each other: of the parts of transactions that are on one key it
-    shows what is on that key. Raises what values of another form raise.
+    """Infer edges and anomalies from reads and appends.
 
-    With `disorder_allowed` nothing rests on the order of versions of a key whose longest lists
-    contradict each other: a cycle might be there by the one, and not by the other.
+    Keys are independent of each other: parts of transactions on one key show all there is on that
+    key. With `disorder_allowed` nothing rests on the order of versions of a key whose longest lists
+    contradict each other: a cycle might be there by the one, and not by the other. Errors that
+    values of another form raise are passed on.
     """
     every = [_txn(one) for one in mine]
     unusable = _unusable(mine, every)
@@ -230,7 +231,7 @@ def _unusable(mine: Sequence[Operation], txns: Sequence[_Txn]) -> str:
 
 
 def unusable_micros(micros: Iterable[Any]) -> str:
-    """Why nothing can be inferred from such micro-operations; empty if it can."""
+    """Return the reason why nothing can be inferred from such micro-operations; empty if it can."""
     other = {str(one[0]) for one in micros} - {*MICROS, _ABORT}
     return f"transactions of lists append and read (r), but here is {min(other)}" if other else ""
 

@@ -32,12 +32,12 @@ class Network:
     """Plain loopback, whose links cannot be cut; in the order in which the methods are called."""
 
     def hosts(self, count: int) -> Sequence[str]:
-        """Where so many nodes listen; empty: all on loopback."""
+        """Return the addresses of that many nodes; none if all listen on loopback."""
         del count
         return ()
 
     def prepare(self, nodes: Sequence[LocalNode], directory: Path) -> None:
-        """Called when the nodes are configured, in that order and below the directory."""
+        """Prepare for nodes that are configured, in that order and below the directory."""
 
     def prefix(self, node: str) -> Sequence[str]:
         """The program, with its arguments, that has the node run in its place."""
@@ -45,16 +45,16 @@ class Network:
         return ()
 
     async def open(self, pids: Callable[[], Mapping[str, int]]) -> None:
-        """Called when they have been started; `pids` are those of the nodes that run, by name."""
+        """Open the network of nodes that have been started; `pids` are those that run, by name."""
 
     async def set_blocked(self, links: Iterable[Link]) -> None:
-        """These links carry nothing now, all others do."""
+        """Cut these links and restore all others."""
 
     async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
-        """These links are no better than that now, all others are as good as they can."""
+        """Degrade these links to these qualities and restore all others."""
 
     async def close(self) -> None:
-        """Nothing is held up any more; not in use after that."""
+        """Release everything that is delayed. The network is not used afterwards."""
 
     def remove(self) -> None:
         """Take away what is left when all nodes have ended, however far the start came."""
@@ -86,7 +86,7 @@ class RelayNetwork(Network):
 
     def __init__(self) -> None:
         self._nodes: list[tuple[LocalNode, int]] = []
-        """With the ports behind the relays."""
+        """The nodes with the ports behind their relays."""
         self._relays: Relays | None = None
 
     def prepare(self, nodes: Sequence[LocalNode], directory: Path) -> None:
@@ -162,13 +162,13 @@ class Relays:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def set_blocked(self, links: Iterable[Link]) -> None:
-        """These links carry nothing now, all others do."""
+        """Cut these links and restore all others."""
         self._links = frozenset(links)
         self._changed.set()
         self._changed = asyncio.Event()
 
     def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
-        """These links are no better than that now, all others are as good as they can."""
+        """Degrade these links to these qualities and restore all others."""
         self._qualities = dict(qualities)
 
     async def _relay(
@@ -240,7 +240,7 @@ class Relays:
 
 
 def crossing_s(quality: Quality, size: int, rng: random.Random) -> float:
-    """How long a piece of so many bytes is under way."""
+    """Return the seconds for which a piece of `size` bytes is under way."""
     seconds = quality.delay_ms / 1000
     if quality.bytes_per_s:
         seconds += size / quality.bytes_per_s

@@ -46,7 +46,7 @@ class Clocks:
         self._files: dict[str, Path] = {}
 
     def variables(self, node: str, folder: Path) -> Mapping[str, str]:
-        """What the node is started with to have a clock that can be set; again, it stays wrong."""
+        """Return the variables of a node whose clock can be set; after a restart it stays wrong."""
         file = folder / "clock"
         if node not in self._files:
             self._files[node] = file

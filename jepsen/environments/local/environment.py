@@ -69,7 +69,7 @@ def refuse_writes(pid: int) -> None:
 
 
 def allow_writes(pid: int) -> None:
-    """Files may grow as they could before."""
+    """Let files of the process grow as they could before."""
     _, most = psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE)
     psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE, (most, most))
 

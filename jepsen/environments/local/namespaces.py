@@ -75,7 +75,7 @@ class Topology:
     """The network of one run."""
 
     pid: int
-    """Of the process that runs it."""
+    """The id of the process that runs it."""
     network: IPv4Network
     nodes: tuple[str, ...]
 
@@ -90,12 +90,12 @@ class Topology:
         return self.namespace("hub")
 
     def namespace(self, node: str) -> str:
-        """Where the node lives."""
+        """Return the name of the node's namespace."""
         return f"jepsen-{self.pid}-{node}"
 
     @cached_property
     def addresses(self) -> Mapping[str, str]:
-        """Of each node; the host has the one before them."""
+        """The address of each node; the host has the one before them."""
         hosts = itertools.islice(self.network.hosts(), 1, None)
         return dict(zip(self.nodes, map(str, hosts), strict=False))
 
@@ -403,13 +403,13 @@ def _call(command: Sequence[str], text: str = "") -> str:
 
 
 QUEUE_BYTES = 64 * 1024
-"""What waits before a link of few bytes a second; more is lost, as a router would drop it."""
+"""The queue before a link with a bandwidth; more is lost, as a router would drop it."""
 _HEADER_BYTES = 20
 _SOURCE, _DESTINATION = slice(12, 16), slice(16, 20)
 
 
 class Delivery(NamedTuple):
-    """Where a packet arrives, and when on the caller's clock."""
+    """The arrival of a packet: the node, and the time on the caller's clock."""
 
     node: str
     at_s: float
@@ -425,24 +425,24 @@ class PacketRouter:
         self._blocked: frozenset[Link] = frozenset()
         self._qualities: dict[Link, Quality] = {}
         self._idle_at_s: dict[Link, float] = {}
-        """When a link with a bandwidth has carried all that it was given."""
+        """The time at which a link with a bandwidth has carried its whole queue."""
 
     @property
     def links(self) -> frozenset[Link]:
-        """Those that are cut or slow."""
+        """The links that are cut or slow."""
         return self._blocked | self._qualities.keys()
 
     def set_blocked(self, links: Iterable[Link]) -> None:
-        """These links carry nothing now, all others do."""
+        """Cut these links and restore all others."""
         self._blocked = frozenset(links)
 
     def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
-        """These links are no better than that now, all others are as good as they can."""
+        """Degrade these links to these qualities and restore all others."""
         self._qualities = dict(qualities)
         self._idle_at_s = {link: at for link, at in self._idle_at_s.items() if link in qualities}
 
     def delivery(self, packet: bytes, now_s: float) -> Delivery | None:
-        """What becomes of a packet that is sent now; None: it is lost, or not one of the nodes'."""
+        """Return the arrival of a packet sent now; None if it is lost, or not one of the nodes'."""
         link = self._link(packet)
         if link is None or link in self._blocked:
             return None

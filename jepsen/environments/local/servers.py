@@ -62,13 +62,16 @@ class NodeDisk:
 
     node: LocalNode
     metadata: str
-    """Where its metadata log is."""
+    """The directory of its metadata log."""
     directories: tuple[Path, ...]
-    """Where its partitions are."""
+    """The directories of its partitions."""
 
 
 def node_disks(cluster: Path) -> list[NodeDisk]:
-    """Those of a cluster that `raftctl up` or the harness has made. InputError."""
+    """Return the disks of a cluster that `raftctl up` or the harness has made.
+
+    Raises InputError if it is no cluster's directory.
+    """
     try:
         layout = layout_from_json(json.loads((cluster / LAYOUT).read_text(encoding="utf-8")))
     except (OSError, ValueError, ConfigError) as error:
@@ -101,20 +104,23 @@ def _disk(node: LocalNode, properties: Path) -> NodeDisk:
 
 
 class LogSummary(NamedTuple):
-    """What a node's metadata log says of the quorum."""
+    """The facts about the quorum in a node's metadata log."""
 
     start: int
     end: int
     epoch: int
-    """Of its last batch."""
+    """The epoch of its last batch."""
     claims: tuple[Claim, ...]
-    """Who began to lead, as far back as the log goes."""
+    """The nodes that began to lead, as far back as the log goes."""
     voters: tuple[int, ...]
-    """Of the last record that names them; none if there is none."""
+    """The voters of the last record that names them; empty if there is none."""
 
 
 def metadata_batches(disk: NodeDisk) -> Iterator[HeldBatch]:
-    """Of a node's log, without a torn tail. DamagedLogError."""
+    """Yield the batches of a node's log, without a torn tail.
+
+    Raises DamagedLogError.
+    """
     paths = segments(disk.metadata)
     try:
         for place, batch in read_batches(paths) if paths else ():
@@ -158,7 +164,7 @@ class MetadataReplay:
         """`start`: where its log does."""
         self._disk = disk
         self.image = EMPTY_IMAGE
-        """As of the last step that was taken."""
+        """The image as of the last step that was replayed."""
         if start > 0:
             whole = [one for one in snapshots_of(disk) if one.snapshot_id.offset >= start]
             self.image = image_of(whole[0]) if whole else EMPTY_IMAGE
@@ -209,7 +215,7 @@ class Replica(NamedTuple):
     broker: str
     directory: Path
     high_watermark: int
-    """As noted last; 0 if never."""
+    """The high watermark of the last checkpoint; 0 if there is none."""
 
     @property
     def segments(self) -> list[Path]:
@@ -218,7 +224,7 @@ class Replica(NamedTuple):
 
     @property
     def start(self) -> int:
-        """Where its first segment begins."""
+        """The offset at which its first segment begins."""
         return min((int(one.stem) for one in self.segments), default=0)
 
     @property
@@ -276,16 +282,19 @@ def _of_segment(path: Path) -> Iterator[HeldBatch]:
 
 
 class LogDirectory(NamedTuple):
-    """Where a broker keeps partitions."""
+    """A log directory of a broker."""
 
     disk: NodeDisk
     path: Path
     high_watermarks: dict[str, int]
-    """By `topic-0`, as noted last."""
+    """Partition (`topic-0`) to the high watermark of the last checkpoint."""
 
 
 def log_directories(disk: NodeDisk) -> list[LogDirectory]:
-    """Of a broker. InputError for a damaged checkpoint."""
+    """Return the log directories of a broker.
+
+    Raises InputError for a damaged checkpoint.
+    """
     return [LogDirectory(disk, path, _offsets(path / HIGH_WATERMARKS)) for path in disk.directories]
 
 
@@ -302,7 +311,7 @@ def _offsets(checkpoint: Path) -> dict[str, int]:
 def replicas_of(
     directories: Sequence[LogDirectory], topic: TopicImage, number: int, brokers: Sequence[int]
 ) -> list[Replica]:
-    """Those of a partition that these brokers hold."""
+    """Return the replicas of a partition that these brokers hold."""
     name = f"{topic.name}-{number}"
     return [
         Replica(one.disk.node.name, one.path / name, one.high_watermarks.get(name, 0))
@@ -358,11 +367,11 @@ class _Findings:
 def judge_servers(
     cluster: Path, committed: int | None, seen: Iterable[tuple[int, str]] = ()
 ) -> dict[str, Verdict]:
-    """By checker, of a cluster whose processes have ended; without `replicas` if there are none.
+    """Judge a cluster whose processes have ended; return verdicts by checker.
 
-    `committed`: up to where the metadata were when the cluster had settled, None if it had not.
-    `seen`: epochs, with the name of who was seen to be the active controller. InputError for what
-    is no cluster's directory, or a cluster that runs.
+    There is none for `replicas` without replicas. `committed`: the end of the metadata when the
+    cluster had recovered, None if it had not. `seen`: epochs, with the name of the controller that
+    was seen to be active. Raises InputError if it is no cluster's directory, or the cluster runs.
     """
     check_stopped(cluster)
     disks = node_disks(cluster)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PIECE_ROWS = 500_000
-"""What one task reads at a time, roughly."""
+"""The rows that one task reads at a time, roughly."""
 _TASKS_A_CORE = 8
 
 
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     history: str
     """The history's name, or what stands before it if the file has a column of them."""
     lenient: bool | None
-    """None: as the file has it."""
+    """True if nil reads and failed cas constrain nothing; None: as the file has it."""
 
 
 def pieces_of(path: Path, history: str, lenient: bool | None) -> Iterator[Piece]:
@@ -52,7 +52,7 @@ def pieces_of(path: Path, history: str, lenient: bool | None) -> Iterator[Piece]
 
 
 def read_piece(piece: Piece, columns: Sequence[str]) -> pa.Table:
-    """These columns of `OPERATIONS`; text as dictionaries."""
+    """Return these columns of `OPERATIONS`, with text as dictionaries."""
     schema = pq.read_schema(piece.path)
     texts = [name for name in schema.names if schema.field(name).type == pa.string()]
     with pq.ParquetFile(piece.path, read_dictionary=texts) as file:

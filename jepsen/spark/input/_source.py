@@ -69,7 +69,7 @@ LINES = pa.schema(
 """A row a line. `begin`: its first byte; `process` is null where it is no client's; `value`, `key`
 and `error` are text as in `OPERATIONS`."""
 COMPILED_MIN = 5_000
-"""For fewer lines it takes longer to load what is compiled than to do without."""
+"""The lines from which loading compiled code takes less time than to do without."""
 _LINE_FEED = ord("\n")
 _INVOKE = str(OpType.INVOKE)
 
@@ -203,7 +203,7 @@ def _refuse_turns(wrong: pa.Table) -> None:
 
 
 def operations(history: str, found: Paired, *, lenient: bool, with_open: bool) -> pa.Table:
-    """Rows of `OPERATIONS`: those that have ended and then, if they are wanted, the others."""
+    """Return rows of `OPERATIONS`: first the ended ones and then, if asked for, the open ones."""
     columns = {
         "history": pa.repeat(history, len(found.calls)),
         "lenient": pa.repeat(lenient, len(found.calls)),
@@ -329,9 +329,9 @@ class Histories:
     """Histories to be judged."""
 
     operations: DataFrame
-    """With the columns of `jepsen.history.table.OPERATIONS`."""
+    """The operations, with the columns of `jepsen.history.table.OPERATIONS`."""
     names: tuple[str, ...]
-    """Of those that are known to be there, be they empty."""
+    """The names of the histories that are known to exist, empty ones included."""
     rows: int
     """Operations in all."""
     pieces: tuple[Piece, ...] = ()
@@ -339,9 +339,10 @@ class Histories:
 
 
 def load(spark: SparkSession, files: Sequence[str], failures: str, scratch: Path) -> Histories:
-    """Histories by name: run folders, JSON lines, EDN, Jepsen's log, Parquet files and folders.
+    """Load histories: run folders, JSON lines, EDN, Jepsen's log, Parquet files and folders.
 
-    Text is turned into Parquet below `scratch` first. Raises InputError.
+    Text is turned into Parquet below `scratch` first. Raises InputError for files that are no
+    histories.
     """
     tables = [file for file in files if _is_table(Path(file))]
     texts = [file for file in files if file not in tables]

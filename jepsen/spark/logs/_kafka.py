@@ -208,11 +208,11 @@ class Logs(NamedTuple):
 
     block: Block
     keys: Sequence[str]
-    """By group."""
+    """The key of each group."""
     resets: Any
-    """How many resets each record's process has had up to it."""
+    """The number of resets of each record's process before it."""
     has_sends: Any
-    """By group: whether anything was sent in the history, be it to another key."""
+    """By group, True if its history has a send, to this key or another."""
 
     def found(self, row: int, name: str, lines: Iterable[int], **fields: object) -> Found:
         """Return an anomaly of the record's key; the fields are JSON or numbers."""
@@ -224,7 +224,7 @@ class Logs(NamedTuple):
         return self.value(self.block.value[row])
 
     def value(self, value: int) -> str:
-        """As JSON."""
+        """Return a value as JSON."""
         return shown(self.block.text(value))
 
     def writers(self, values: Iterable[int]) -> list[int]:
@@ -447,8 +447,8 @@ def last_sent(block: Block, groups: int) -> Any:
 
 
 BLOCK_RECORDS = 500_000
-"""So many records at least are judged at a time, if keys are smaller; a key is never cut, and takes
-about half a kilobyte of memory for each of its records."""
+"""The records judged at a time at least, if keys are smaller. A key is never cut, and takes about
+half a kilobyte of memory for each of its records."""
 PART = pa.struct(
     [
         pa.field("call", pa.int64(), nullable=False),
@@ -534,7 +534,7 @@ class About:
 
     @property
     def why_unknown(self) -> str:
-        """Why nothing can be said if nothing is wrong."""
+        """The reason for an unknown verdict if nothing is wrong; empty if it is valid."""
         if SENT_OK not in self.words:
             return "no send has succeeded"
         return "" if POLLED_OK in self.words else "no poll has returned anything"

@@ -1,7 +1,7 @@
-"""What the operations of a history of logs sent and polled, packed by key.
+"""Records that a history of logs sent and polled, packed by key.
 
-A row holds what a piece of the history says of one key, as an array of `RECORD`, so that a shuffle
-moves few rows however many records there are.
+A row holds the part of a key's history that is in one piece, as an array of `RECORD`, so that a
+shuffle moves few rows however many records there are.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _TURNS_MAX = (1 << 24) - 1
 RECORDS, TOLD, RESET, REFUSED = "records", "told", "reset", "refused"
 SENT, SENT_OK, POLLED_OK, MOVED, SPREAD = "sent", "sent-ok", "polled-ok", "moved", "spread"
 BOTH = "both"
-"""What is told of a history: something was sent; with success; was polled with success; there is a
-group; an operation whose outcome is unknown sent several records; one that succeeded both sent and
-polled."""
+"""The last of the marks of a history. SENT: something was sent; SENT_OK: with success; POLLED_OK:
+polled with success; MOVED: there is a group; SPREAD: an operation whose outcome is unknown sent
+several records; BOTH: one that succeeded both sent and polled."""
 PACKED = pa.schema(
     [
         pa.field("history", pa.string(), nullable=False),
@@ -76,7 +76,7 @@ NO_KEY = "null"
 PIECE_BYTES = 4 << 20
 """Text that is read at a time; its records take up to ten times as much."""
 COMPILED_MIN = 1000
-"""For fewer operations it takes longer to load what is compiled than to do without."""
+"""The operations from which loading compiled code takes less time than to do without."""
 _INTEGER_DIGITS = 18
 """So many fit any number of 64 bits."""
 _NAMES = ", ".join(f"'{f}'" for f in ASSIGNING)
@@ -390,7 +390,7 @@ class Steps(NamedTuple):
     """The number of the record."""
     other: Any
     internal: Any
-    """Whether they are of one operation."""
+    """True where both are records of one operation."""
     delta: Any
 
 
@@ -469,12 +469,12 @@ class Block:
         value = self.value[rows]
         place, count = dense(order_of(self.group[rows], self.offset[rows]))
         self.place_row: Any = np.empty(count, np.int64)
-        """By place a record at it."""
+        """By place, a record at it."""
         self.place_row[place] = rows
         self._some_value: Any = np.empty(count, np.int64)
         self._some_value[place] = value
         self.place_of: Any = np.full(len(self.example), -1, np.int64)
-        """By value its last place, or -1."""
+        """The last place of each value, or -1."""
         self.place_of[value] = place
         self._begin = self._first(self.group[self.place_row], *_all(count, self.group))
         self._find_pairs(value, place)
@@ -519,10 +519,10 @@ class Block:
         return np.flatnonzero(mask & (self.place_of[self.value] >= 0))
 
     def steps(self, of: Any, moves: Any, resets: Any) -> Steps:
-        """Steps of the records of the mask `of`, within operations and from one to the next.
+        """Return the steps of the records of the mask `of`, within operations and between them.
 
-        An operation goes on where the last one of its process stood that `moves`, unless more
-        `resets` came between: how many did up to each record.
+        An operation continues where the last one of its process stood that `moves`, unless more
+        `resets` came between; these are counted up to each record.
         """
         rows: Any = self.placed(of)
         same = np.diff(self.operation[rows], append=-1) == 0

@@ -101,14 +101,17 @@ class TopicOptions:
     starting: Wanted
     ending: Wanted
     offsets_max: int | None
-    """Of one micro-batch."""
+    """The bound of one micro-batch; None without a bound."""
     fail_on_data_loss: bool
     poll_timeout_s: float
-    """How long there may be no record before a task gives up."""
+    """The time without a record after which a task fails."""
 
     @classmethod
     def of(cls, given: Mapping[str, str], *, stream: bool = False) -> TopicOptions:
-        """Understands the options of a table or a stream. Raises InputError."""
+        """Parse the options of a table or a stream.
+
+        Raises InputError for an option that is unknown, or has no such value.
+        """
         options = {key.lower(): value for key, value in given.items()}
         client = {key: options.pop(key) for key in list(options) if _is_clients(key)}
         _refuse_unknown(options, client)
@@ -222,8 +225,9 @@ def _absolute(
 def limited(
     begin: Mapping[Place, int], end: Mapping[Place, int], most: int | None
 ) -> dict[Place, int]:
-    """As far as `most` offsets in all lead from `begin` towards `end`; all logs get their share,
-    and what a short one leaves goes to longer ones.
+    """Return offsets that are `most` in all ahead of `begin`, on the way to `end`.
+
+    All logs get their share, and the rest of a short one goes to longer ones. None: no bound.
     """
     lags = {place: max(0, to - begin.get(place, 0)) for place, to in end.items()}
     left = sum(lags.values()) if most is None else most
@@ -272,9 +276,9 @@ RECORDS_SQL = (
     "key binary, value binary, headers array<struct<key: string, value: binary>>"
 )
 ASKED_S = 30.0
-"""How long a cluster may take to answer."""
+"""The time a cluster may take to answer."""
 BATCH_RECORDS = 500
-"""Of a megabyte each they still fit into a task's memory."""
+"""The records of a batch: of a megabyte each they still fit into a task's memory."""
 _AGAIN_S = 0.1
 _POLL_S = 0.1
 """What a task may wait at most once it has its last record."""
@@ -423,7 +427,7 @@ def _unreadable(piece: Piece, why: str) -> InputError:
 
 
 def batch_of(messages: Sequence[Any]) -> pa.RecordBatch:
-    """Records as a batch of `RECORDS`."""
+    """Return records as a batch of `RECORDS`."""
     columns = zip(*map(_row, messages), strict=True)
     return pa.RecordBatch.from_arrays(
         [
@@ -449,7 +453,7 @@ def _row(message: Any) -> tuple[Any, ...]:
 
 
 Offset = dict[str, dict[str, int]]
-"""By topic and partition, the offset up to which it has been read."""
+"""The offset up to which each partition has been read, by topic and number."""
 
 
 class TopicSource(DataSource):
