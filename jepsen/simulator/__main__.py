@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHRUNK_MAX = 3
-"""How many failing seeds of one call are shrunk: the later ones tend to fail alike."""
+"""The failing seeds of one call that are shrunk: the later ones tend to fail alike."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Parses the command line, runs what it says and returns the exit status."""
+    """Parse the command line, run what it says and return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         return _run(options, arguments)

@@ -76,20 +76,19 @@ class SimCluster:
     dynamic: bool = True
     spares: int = 0
     asked_by_brokers: int = 0
-    """How many controllers are the bootstrap servers of each broker; 0 if brokers are configured
-    as controllers are. Brokers may have them though the voters are static.
-    """
+    """The controllers that are the bootstrap servers of each broker; 0 if brokers are configured as
+    controllers are. Brokers may have them though the voters are static."""
     combined: int = 0
-    """How many of the brokers are the first controllers at the same time."""
+    """The number of brokers that are the first controllers at the same time."""
     log_directories: tuple[str, ...] = (DATA,)
-    """Of each broker. The metadata log is always in `DATA`."""
+    """The log directories of each broker. The metadata log is always in `DATA`."""
     features: dict[str, tuple[FeatureRange, ...]] = field(default_factory=dict, init=False)
     """Nodes of another release: what each of them can work with, by its name."""
     nodes: dict[str, Node] = field(default_factory=dict, init=False)
     """The newest life of each node; to be looked at only."""
     properties: Properties = field(init=False)
     directory_ids: dict[int, UUID] = field(default_factory=dict, init=False)
-    """Of the present disk of each node that has been started."""
+    """The id of the present disk of each node that has been started."""
 
     def __post_init__(self) -> None:
         disks = {node_id(name): self.world.node(name).disk for name in self.controller_names}
@@ -115,7 +114,7 @@ class SimCluster:
 
     @property
     def election_timeout_s(self) -> float:
-        """How long a campaign lasts at least."""
+        """The time that a campaign lasts at least."""
         config = make_config(self._values(self.controller_names[0]))
         return config.controller_quorum_election_timeout_ms / 1000
 
@@ -127,16 +126,16 @@ class SimCluster:
 
     @property
     def bootstrap(self) -> list[str]:
-        """What clients take as bootstrap servers."""
+        """The bootstrap servers for clients."""
         return [f"{name}:{BROKER_PORT}" for name in self.broker_names]
 
     def start_all(self) -> None:
-        """Starts every node."""
+        """Start every node."""
         for name in self.names:
             self.start(name)
 
     def start(self, name: str) -> None:
-        """Starts one node, formatting its disk if that is empty."""
+        """Start one node, formatting its disk if that is empty."""
         config = make_config(self._values(name))
 
         async def main(runtime: SimRuntime) -> None:
@@ -163,7 +162,7 @@ class SimCluster:
         self.properties.lost_power(node_id(name))
 
     def wipe(self, name: str) -> None:
-        """Puts an empty disk into a node that does not run."""
+        """Put an empty disk into a node that does not run."""
         number = node_id(name)
         if name in self.broker_names:
             self.properties.lost_power(number)
@@ -172,12 +171,12 @@ class SimCluster:
         self.world.wipe(name)
 
     def voter(self, name: str) -> Voter:
-        """What the voters' record says of a controller with its present disk, if it votes."""
+        """Return a controller with its present disk as the voters' record has it, if it votes."""
         number = NodeId(node_id(name))
         return Voter(ReplicaKey(number, self.directory_ids[number]), name, CONTROLLER_PORT)
 
     def states(self, name: str) -> list[str]:
-        """What a fault finds that strikes this node: its role, and what is going on."""
+        """Return the states in which a fault strikes this node: its role, and what is under way."""
         node = self.nodes.get(name)
         driver = None if node is None or not self.is_up(name) else node.driver
         if node is None or driver is None:
@@ -198,7 +197,7 @@ class SimCluster:
         return sorted(set(found))
 
     def disk_faults(self) -> DiskFaults:
-        """What can be done to the disks of the nodes."""
+        """Return the faults that the disks of the nodes can have."""
         return DiskFaults(
             self.world,
             DATA,
@@ -221,7 +220,7 @@ class SimCluster:
         return self.is_up(name) and broker is not None and bool(broker.replicas.partitions)
 
     def is_up(self, name: str) -> bool:
-        """Whether the node has a process that runs."""
+        """Return True if the node has a process that runs."""
         process = self.world.node(name).process
         return process is not None and process.running
 

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 ROLE, FAULT = "role", "fault"
 TITLES = {ROLE: "role x event x role", FAULT: "fault x state"}
 TOLD_MAX = 8
-"""Of those that are new or missing."""
+"""The new or missing ones that are named."""
 
 
 class Coverage:
-    """What one world has reached."""
+    """The lines that one world has reached."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
 
     def watch(self, driver: RaftDriver) -> None:
-        """Notes from now on every event that comes to the driver's core."""
+        """Note from now on every event that comes to the driver's core."""
         if not isinstance(driver.flight_recorder, _Recorder):
             driver.flight_recorder = _Recorder(driver, self)
 
     def struck(self, kind: str, state: str) -> None:
-        """Notes that a fault of this kind struck somebody in that state."""
+        """Note that a fault of this kind struck a node in that state."""
         self.seen.add(f"{FAULT} {kind} {state}")
 
 
@@ -76,7 +76,7 @@ def known_in(path: str) -> set[str]:
 
 
 def summary(seen: Collection[str], known: Collection[str]) -> str:
-    """How much of what is known was reached, by kind; what is new counts as known at once."""
+    """Return how much of the known lines was reached, by kind; new ones count as known."""
     both = set(seen).union(known)
     counts = [
         f"{_count(seen, kind)} of {_count(both, kind)} {title}" for kind, title in TITLES.items()

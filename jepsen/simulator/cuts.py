@@ -37,7 +37,7 @@ class Cuts:
         return tuple(plan[number] for number in self.faults if number < len(plan))
 
     def keep_operations(self, count: int) -> int:
-        """How many of `count` operations are kept."""
+        """Return how many of `count` operations are kept."""
         self.had_operations = count
         return count if self.operations is None else min(count, self.operations)
 
@@ -62,13 +62,13 @@ class Cuts:
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        """Adds those options to a parser of a command line."""
+        """Add those options to a parser of a command line."""
         parser.add_argument("--faults", help="keep only the faults of these places, or none: 0,3,4")
         parser.add_argument("--operations", type=int, help="at most so many operations a client")
 
     @staticmethod
     def from_options(options: Sequence[str]) -> Cuts:
-        """What `options` gave."""
+        """Return the cuts that `options` ask for."""
         parser = argparse.ArgumentParser()
         Cuts.add_options(parser)
         parsed = parser.parse_args(options)
@@ -76,7 +76,7 @@ class Cuts:
 
     @staticmethod
     def parse(faults: str | None, operations: int | None) -> Cuts:
-        """From the values of those options."""
+        """Return the cuts that the values of those options ask for."""
         if faults is None:
             return Cuts(None, operations)
         numbers = [] if faults == "none" else faults.split(",")

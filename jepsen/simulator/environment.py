@@ -104,11 +104,11 @@ class SimEnvironment(Machines):
         return SUPPORTED
 
     def start(self) -> None:
-        """Starts every node."""
+        """Start every node."""
         self._cluster.start_all()
 
     async def wait_ready(self) -> None:
-        """Returns when a controller leads and every broker is active."""
+        """Return when a controller leads and every broker is active."""
         wanted = len(self.brokers)
 
         def ready(status: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a seed draws beside its faults: which kinds of them are on, and the cluster they strike.
+"""Draws of a seed beside its faults: the kinds of faults that are on, and the cluster.
 
 Where everything may go wrong all the time, some bugs stay hidden: those that need many faults of
 one kind, or a quiet that another kind spoils. So each kind is off in half of the seeds.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BROKERS = 3
 VOTERS = {1: 1, 3: 6, 5: 2}
-"""How many there are, with weights: five cost the most time."""
+"""The number of voters, with weights: five cost the most time."""
 STATIC_SHARE = 0.25
 ON_SHARE = 0.5
 LASTING_MS = {1_000: 1, FAULT_MS_MAX: 2, 9_000: 1}
@@ -27,32 +27,31 @@ LASTING_MS = {1_000: 1, FAULT_MS_MAX: 2, 9_000: 1}
 go without a commit.
 """
 BOOTSTRAP_SHARE = 0.5
-"""In this share of the seeds brokers have bootstrap servers of their own: some of the voters."""
+"""The share of seeds whose brokers have bootstrap servers of their own: some of the voters."""
 ELECTION_TIMEOUTS_MS = {250: 1, 500: 3, 1_500: 1}
-"""With weights; the fetch timeout is twice as long."""
+"""The election timeouts, with weights; the fetch timeout is twice as long."""
 COMBINED_SHARE = 0.25
-"""In this share of the seeds some nodes are brokers and controllers in one process."""
+"""The share of seeds in which some nodes are brokers and controllers in one process."""
 BESIDE = ("keys", "locks", "administrators")
 BESIDE_SHARE = 0.5
-"""In this share of the seeds others work beside those that write and read records; each of them is
-on in half of those.
-"""
+"""The share of seeds with other clients beside those that write and read records; each of them is
+on in half of those."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
-    """What one seed has drawn."""
+    """The draws of one seed."""
 
     voters: int
     dynamic: bool
     election_timeout_ms: int
     draws: Draws
     asked_by_brokers: int = 0
-    """How many controllers brokers have as bootstrap servers; 0 if as controllers have."""
+    """The number of controllers that are brokers' bootstrap servers; 0 if as controllers have."""
     combined: int = 0
-    """How many nodes are brokers and controllers."""
+    """The number of nodes that are brokers and controllers."""
     beside: tuple[str, ...] = ()
-    """Which of `BESIDE` there are."""
+    """The clients of `BESIDE` that there are."""
 
     def __str__(self) -> str:
         voters = f"{self.voters} {'dynamic' if self.dynamic else 'static'} voters"
@@ -78,7 +77,7 @@ class Swarm:
 
 
 def draw(seed: int) -> Swarm:
-    """What the seed draws."""
+    """Draw everything of a seed but its faults."""
     source = stream(seed, "swarm")
 
     def one_of(weights: Mapping[int, int]) -> int:

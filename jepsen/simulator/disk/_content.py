@@ -9,11 +9,11 @@ from raftctl.runtime import Content, Write
 
 
 class DurableFile(Protocol):
-    """What a crash leaves of a file; to be looked at only."""
+    """A file as a crash leaves it, to be read only."""
 
     @property
     def rewrites(self) -> int:
-        """While it stays the same, bytes are only added at the end."""
+        """A count of rewrites: while it stays the same, bytes are only added at the end."""
 
     @property
     def durable(self) -> bytearray:
@@ -27,9 +27,10 @@ class SimContent(Content):
     rot: dict[int, int] = field(default_factory=dict)
     """Bits that have flipped under programs that run, by byte; only programs read them so."""
     rotten_reads: int = 0
-    """How often a program has read such a bit."""
+    """The number of times that a program has read such a bit."""
     rewrites: int = 0
-    """How often bytes that were durable may have changed: else all that is new is at the end."""
+    """The number of times that durable bytes may have changed: else all new bytes are at the
+    end."""
 
     def change(self, write: Write) -> None:
         """See `Content.change`; what is written over is sound again."""
@@ -42,7 +43,7 @@ class SimContent(Content):
                 del self.rot[at]
 
     def read(self, position: int, size: int, *, by_program: bool) -> bytes:
-        """Bytes as a program reads them, or as they were written."""
+        """Return bytes as a program reads them, or as they were written."""
         data = self.seen[position : position + size]
         if self.rot and by_program:
             for at, bits in self.rot.items():

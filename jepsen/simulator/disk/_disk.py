@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 SYNC_MIN_S = 0.000_1
 SYNC_MAX_S = 0.002
 SLOW_CALL_CHANCE = 0.05
-"""On a disk of which calls are slow, so many are: the others find what they need in memory."""
+"""The share of slow calls on a slow disk: the others find their bytes in memory."""
 HANGING = {
     "hung_writes": ("write", "sync", "name", "sync_directory"),
     "hung_disk": ("write", "sync", "name", "sync_directory", "read", "open"),
 }
-"""What hangs, by the kind of fault; reads of what is in memory do not where only writes hang."""
+"""The operations that hang, by kind of fault; reads from memory do not where only writes hang."""
 CHANGES = ("write", "sync", "open", "name", "sync_directory")
 """Operations at which the power may go: those that change a disk, and those recovery begins by."""
 
@@ -62,7 +62,9 @@ class SimRegion:
         return self._size
 
     def read(self, start: int, size: int) -> bytes:
-        """Also after the file was closed or removed; OSError (ESTALE) once it was cut."""
+        """Return the bytes, also after the file was closed or removed; OSError (ESTALE) once it was
+        cut.
+        """
         data = self._file.peek(self._position + start, min(size, self._size - start))
         if self._file.cuts != self._cuts or not data:
             raise os_error(errno.ESTALE, f"{self._file.path}: cut off before it was sent")
@@ -77,7 +79,7 @@ class SimFile(MemoryFile):
         self._sim = disk
         disk.open_files[self] = None
         self.cuts = 0
-        """How often the file was made shorter."""
+        """The number of times that the file was made shorter."""
 
     def region(self, position: int, size: int) -> SimRegion:
         """Read when it is sent."""
@@ -85,7 +87,7 @@ class SimFile(MemoryFile):
         return SimRegion(self, position, max(min(size, len(self._content.seen) - position), 0))
 
     def peek(self, position: int, size: int) -> bytes:
-        """Bytes as they are now, whether or not the file is still open."""
+        """Return bytes as they are now, even if the file is closed."""
         self._sim.step("read", self.path)
         return self._read(position, size)
 
@@ -126,7 +128,7 @@ def no_program() -> bool:
 
 
 def no_wait(seconds: float) -> None:
-    """Where nobody runs whose event loop could wait."""
+    """Do nothing: no event loop could wait."""
 
 
 class SimDisk(MemoryDisk):
@@ -149,45 +151,46 @@ class SimDisk(MemoryDisk):
         self._random = random
         self.fault: Callable[[str, str], None] = no_fault
         self.is_program: Callable[[], bool] = no_program
-        """Whether a program is reading. An observer is not, and reads bytes as they were written:
-        only programs see flipped bits."""
+        """A function that returns True if a program reads. An observer reads bytes as they were
+        written: only programs see flipped bits."""
         self.room: Callable[[str, int], int] = endless_room
-        """How many bytes are left for so many more of a file."""
+        """A function from a path and the bytes to add to the bytes that there is room for."""
         self._on_sync = on_sync
         self.open_files: dict[SimFile, None] = {}
-        """Of the process that runs."""
+        """The open files of the process that runs."""
         self._cost_s = 0.0
         self.slow_call_s = 0.0
-        """How long a read or write takes at most that is slow."""
+        """The time a slow read or write takes at most; 0 if none is slow."""
         self.hanging: tuple[str, ...] = ()
         """Operations that take until `heal`."""
         self._hung = False
         self._waiting: list[Callable[[], None]] = []
         self.in_thread = False
-        """Whether a worker's thread is calling, and not the event loop."""
+        """True while a worker's thread calls, and not the event loop."""
         self.on_wait: Callable[[float], None] = no_wait
-        """Called when the event loop itself has to wait: for so many seconds, or until `heal`."""
+        """The function to call when the event loop itself has to wait: for so many seconds, or
+        until `heal`."""
         self.slowness = 1.0
-        """How many times longer a sync takes than usual."""
+        """The factor by which a sync takes longer than usual."""
         self.lies = False
-        """Whether what is synced only lies in a cache that the next loss of power empties."""
+        """True if a sync only fills a cache that the next loss of power empties."""
         self.used: set[str] = set()
-        """Which operations were begun; to be cleared by whoever wants to know."""
+        """The operations that were begun; observers clear it."""
         self.crashes = 0
-        """How often the power has failed."""
+        """The number of power failures."""
         self.replaced = 0
-        """How many disks were here before, with other contents."""
+        """The number of disks that were here before, with other contents."""
         self.failed_syncs = 0
-        """How often a sync has failed."""
+        """The number of syncs that failed."""
         self.off = False
-        """Whether the power went in the middle of a call, and `crash` is still to come."""
+        """True if the power went in the middle of a call, and `crash` is still to come."""
         self._left = 0
         self._cut: Callable[[], bool] | None = None
 
     # The file system
 
     def fitting(self, content: Content, path: str, grown: int) -> int:
-        """As `room` has it."""
+        """Return how many of the bytes to add have room, as `room` has it."""
         return self.room(path, grown)
 
     def sync_content(self, content: Content) -> None:
@@ -213,7 +216,7 @@ class SimDisk(MemoryDisk):
         self.charge_sync(path)
 
     def space(self, directory: str) -> tuple[int, int]:
-        """As large as any and always half empty."""
+        """Return a size as large as any, always half empty."""
         self.fault("space", directory)
         return 1 << 40, 1 << 39
 
@@ -243,11 +246,11 @@ class SimDisk(MemoryDisk):
             self.on_wait(seconds)
 
     def hang(self, kind: str) -> None:
-        """From now on operations take until `heal`; see `HANGING`."""
+        """Make these operations take until `heal`; see `HANGING`."""
         self.hanging = HANGING[kind]
 
     def heal(self) -> None:
-        """Calls are quick again, and what hung goes on."""
+        """Make calls quick again, and let those that hung go on."""
         self.hanging = ()
         self.slow_call_s = 0.0
         waiting, self._waiting = self._waiting, []
@@ -255,29 +258,29 @@ class SimDisk(MemoryDisk):
             go_on()
 
     def when_healed(self, go_on: Callable[[], None]) -> None:
-        """Calls `go_on` when the disk does not hang any more."""
+        """Call `go_on` when the disk does not hang any more."""
         self._waiting.append(go_on)
 
     def take_hung(self) -> bool:
-        """Whether an operation has hung since the last call of this."""
+        """Return True if an operation has hung since the last call of this."""
         hung, self._hung = self._hung, False
         return hung
 
     @property
     def sound(self) -> bool:
-        """Whether every operation is done, at the usual speed."""
+        """True if every operation is done, at the usual speed."""
         quick = self.slowness == 1.0 and not self.slow_call_s and not self.hanging
         return quick and self.fault is no_fault and not (self.off or self.lies)
 
     def cut_within(self, operations: int, cut: Callable[[], bool]) -> None:
-        """Calls `cut` when so many operations are done; if it says so, no other is done any more.
+        """Call `cut` when so many operations are done; if it says so, no other is done any more.
 
         It waits as long as it takes, also over lives of the process, until `spare`.
         """
         self._left, self._cut = operations, cut
 
     def spare(self) -> None:
-        """What `cut_within` has asked for does not happen any more."""
+        """Cancel the power cut that `cut_within` has planned."""
         self._cut = None
 
     def _count_down(self, path: str) -> None:
@@ -316,7 +319,7 @@ class SimDisk(MemoryDisk):
         self._root = Directory()
 
     def copy(self) -> SavedDisk:
-        """What is on the disk now, as programs see it."""
+        """Return a copy of the disk as programs see it now."""
         return SavedDisk(_copied(self._root))
 
     def put_back(self, saved: SavedDisk) -> None:
@@ -371,7 +374,7 @@ class SimDisk(MemoryDisk):
         return undo
 
     def charge_sync(self, detail: str) -> None:
-        """Adds the time of one sync to what the caller has to wait."""
+        """Add the time of one sync to what the caller has to wait."""
         self._cost_s += self._random.uniform(SYNC_MIN_S, SYNC_MAX_S) * self.slowness
         self._on_sync(detail)
 

@@ -1,16 +1,16 @@
-"""What disks do to nodes, and what nodes owe in return: to end, and to name what is damaged.
+"""Disk faults for simulated nodes. A node must stop on a fault and name the damaged file.
 
-A disk error ends the node by itself; it is started again when the disk is well. A bit flips in
-what a node that was killed has on disk of the metadata: started again it must refuse, naming the
-file; when the operator has restored the disk (the bit is flipped back) it starts. It may also have
-been a bit that no reader trusts: of a tail that was never durable, which recovery cuts.
+A disk error ends the node by itself; it is started again when the disk is well. A bit flips in the
+metadata on the disk of a node that was killed: started again it must refuse, naming the file; when
+the operator has restored the disk (the bit is flipped back) it starts. It may also have been a bit
+that no reader trusts: of a tail that was never durable, which recovery cuts.
 
-A bit may also flip under a node that runs, in what it has long written. It has to find that by a
-checksum when it reads it: then it ends, naming the file, or answers with an error. What it has told
-others or written anew is judged by all other properties, which see the bytes as they were written.
+A bit may also flip under a node that runs, in bytes written long ago. The node has to find it by a
+checksum when it reads them: then it ends, naming the file, or answers with an error. Its answers
+and later writes are judged by all other properties, which see the bytes as they were written.
 
 Under a broker's second log directory is a disk of its own. When that fails the broker has to live
-on; it takes the directory up again only when it is started anew.
+on; it takes the directory up again only at its next start.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ ERRORS = {
 """Each kind of error with its number and the operations that fail."""
 ROTTEN = (".log", ".index")
 ENDS = (OSError, KafkaError)
-"""How a node may end whose disk fails."""
+"""The errors with which a node may end whose disk fails."""
 REFUSALS = (CorruptLogError, CorruptSnapshotError, CorruptQuorumStateError)
-"""How a node may end whose disk is damaged."""
+"""The errors with which a node may end whose disk is damaged."""
 
 
 class DamageUnnoticed(AssertionError):
@@ -164,9 +164,9 @@ class DiskFaults:
         self._second = second
         self._serves_logs = serves_logs
         self._struck: dict[str, Process] = {}
-        """Who served when one of its log directories began to fail."""
+        """The brokers that served when one of their log directories began to fail."""
         self._faulty: dict[str, Fault] = {}
-        """What each disk suffers from."""
+        """The fault that each disk suffers from."""
         self._flips: dict[str, _Flip] = {}
         self._rotten: dict[str, tuple[str, Callable[[], int]]] = {}
         """The file in which a bit has flipped of each node that runs, and how to undo that."""

@@ -52,7 +52,7 @@ class Machines:
         """The connections that each fault has made half open."""
 
     def may_begin(self, fault: Fault) -> bool:
-        """Whether a fault makes sense now: a process has to run, and a disk to be sound."""
+        """Return True if a fault makes sense now: a process has to run, and a disk to be sound."""
         if fault.kind in ON_DISKS:
             return self._disks is not None and self._disks.may_begin(fault)
         return fault.kind not in PROCESS_KINDS or all(map(self._runs, fault.nodes))

@@ -134,7 +134,7 @@ ALL_KINDS = (*KINDS, *DISK_KINDS, *DIRECTORY_KINDS, "power_cut", *FILLING)
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Which kinds of faults are on, and how long one may last."""
+    """The kinds of faults that are on, and the time one may last."""
 
     kinds: frozenset[str] = frozenset(ALL_KINDS)
     ms_max: int = FAULT_MS_MAX
@@ -145,7 +145,7 @@ class Draws:
         return source.choices(list(on), list(on.values()))[0] if on else None
 
     def for_ms(self, source: random.Random) -> int:
-        """How long one lasts."""
+        """Draw the time that one lasts."""
         return source.randint(FAULT_MS_MIN, self.ms_max)
 
 
@@ -158,7 +158,7 @@ def plan_faults(
     duration_ms: int,
     draws: Draws = EVERYTHING,
 ) -> tuple[Fault, ...]:
-    """Faults for members in groups of one role each, in order of their times.
+    """Draw faults for members in groups of one role each, in order of their times.
 
     Rings and slow links are laid within a group more often than across.
     """
@@ -206,7 +206,7 @@ def plan_directory_faults(
 def plan_power_cuts(
     source: random.Random, members: Sequence[str], duration_ms: int, draws: Draws = EVERYTHING
 ) -> tuple[Fault, ...]:
-    """In some of the plans, a few losses of power in the middle of what a node does to its disk."""
+    """Draw a few losses of power during operations on a node's disk, in some of the plans."""
     if source.random() >= POWER_CUTS_SHARE or "power_cut" not in draws.kinds:
         return ()
     return tuple(
@@ -228,7 +228,7 @@ def plan_filling_disks(
     duration_ms: int,
     draws: Draws = EVERYTHING,
 ) -> tuple[Fault, ...]:
-    """In some of the plans, a few disks that are full in the midst of a write.
+    """Draw a few disks that are full in the midst of a write, in some of the plans.
 
     `second_of`: the brokers that have a second log directory.
     """

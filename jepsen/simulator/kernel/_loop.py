@@ -65,7 +65,7 @@ class Net(Protocol):
 
 
 class WorldStuck(RuntimeError):
-    """Nothing is left to run although the awaited result is not there: a deadlock."""
+    """Deadlock: nothing is left to run although the awaited result is not there."""
 
 
 class Livelock(RuntimeError):
@@ -136,7 +136,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.now_s = START_S
         """The world's time, whatever the clocks of nodes show."""
         self._clocks_differ = False
-        """Whether the clock of any node was ever changed."""
+        """True once the clock of any node was changed."""
         self._over = False
         self._queue: deque[tuple[Process | None, asyncio.Handle]] = deque()
         self._timers: list[tuple[float, int, Process | None, Any]] = []
@@ -173,7 +173,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return is_over
 
     def clock_changed(self, node: SimNode) -> None:
-        """Sets the timers of a node anew, whose clock goes otherwise from now on."""
+        """Schedule the timers of a node again, whose clock has changed its rate or time."""
         self._clocks_differ = True
         self._timers = [
             (node.clock.world_s(handle.when()), serial, process, handle)
@@ -189,7 +189,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Queues a callback behind all that are ready."""
+        """Queue a callback behind all that are ready."""
         if self._over:
             raise RuntimeError("the world is over")
         where = contextvars.copy_context() if context is None else context
@@ -213,10 +213,10 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Queues a callback for `delay` virtual seconds from now.
+        """Queue a callback for `delay` virtual seconds from now.
 
-        A delay too small to be seen beside the time of the clock still lets time pass: who waits
-        for the rest of a pause again and again would else wait for ever.
+        A delay too small to be seen beside the time of the clock still lets time pass: a caller
+        that waits for the rest of a pause again and again would else wait for ever.
         """
         return self.call_at(self._after(delay), callback, *args, context=context)
 
@@ -232,7 +232,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Queues a callback for the virtual time `when`; equal times keep their order.
+        """Queue a callback for the virtual time `when`; equal times keep their order.
 
         The time is by the clock of the node that the callback's context belongs to.
         """
@@ -244,14 +244,16 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_in_thread(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts
     ) -> asyncio.TimerHandle:
-        """As `call_later`, in a thread of the process: it goes on while the loop is stalled."""
+        """Schedule like `call_later` in a thread of the process: it goes on while the loop is
+        stalled.
+        """
         where = contextvars.copy_context()
         handle = ThreadCall(self._after(delay), callback, args, self, where)
         self._set_timer(handle, where.get(current_process))
         return handle
 
     def run_in_thread_of(self, where: contextvars.Context, callback: Callable[[], object]) -> None:
-        """Queues a callback for now, in a thread of the process of that context."""
+        """Queue a callback for now, in a thread of the process of that context."""
         process = where.get(current_process)
         handle = ThreadCall(self.now_s, callback, (), self, where)
         self._queue.append((process, handle))
@@ -265,7 +267,7 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, next(self._serials), process, handle))
 
     def deliver_at(self, when: float, callback: Callable[[T], object], argument: T) -> None:
-        """Calls `callback(argument)` for the network at the virtual time `when`, in no process."""
+        """Call `callback(argument)` for the network at the virtual time `when`, in no process."""
         if self._over:
             raise RuntimeError("the world is over")
         delivery = Delivery(callback, argument)
@@ -298,7 +300,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return next(self._serials)
 
     def close(self) -> None:
-        """Ends the loop: nothing can be queued any more."""
+        """End the loop: nothing can be queued any more."""
         self._over = True
         super().close()
 
@@ -369,14 +371,14 @@ class SimLoop(asyncio.BaseEventLoop):
             self._timers_cancelled = 0
 
     def take_timers(self, process: Process) -> list[asyncio.Handle]:
-        """Removes and returns the timers of a process that died; its ready handles get buried."""
+        """Remove and return the timers of a process that died; its ready handles get buried."""
         taken: list[asyncio.Handle] = [item[3] for item in self._timers if item[2] is process]
         self._timers = [item for item in self._timers if item[2] is not process]
         heapq.heapify(self._timers)
         return taken
 
     def requeue(self, process: Process, handles: Sequence[asyncio.Handle]) -> None:
-        """Makes handles that were held while the process was paused ready again."""
+        """Make handles that were held while the process was paused ready again."""
         self._queue.extend((process, handle) for handle in handles)
 
     # Threads that are not there
@@ -384,14 +386,14 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(
         self, executor: Any, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Runs the call inline after a short seeded delay; belongs to the calling process."""
+        """Run the call inline after a short seeded delay; belongs to the calling process."""
         future: asyncio.Future[T] = self.create_future()
         delay_s = self._random.uniform(0, EXECUTOR_DELAY_MAX_S)
         self.call_in_thread(delay_s, resolve, future, functools.partial(func, *args))
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """There is no executor to shut down."""
+        """Do nothing: there is no executor to shut down."""
 
     # Network
 
@@ -401,7 +403,7 @@ class SimLoop(asyncio.BaseEventLoop):
         port: bytes | str | int | None,
         **hints: int,
     ) -> Any:
-        """Resolves names and addresses of nodes, IPv4 only; `socket.gaierror` for others."""
+        """Resolve names and addresses of nodes, IPv4 only; raises `socket.gaierror` for others."""
         del hints
         name = host.decode() if isinstance(host, bytes) else host
         address = self.network.resolve(name, current_process.get())
@@ -425,7 +427,7 @@ class SimLoop(asyncio.BaseEventLoop):
         port: int | None = None,
         **options: Any,
     ) -> tuple[asyncio.Transport, ProtocolT]:
-        """Connects to a simulated listener; sockets and TLS are not there."""
+        """Connect to a simulated listener; sockets and TLS are not there."""
         _refuse_options(options, "ssl", "sock", "local_addr")
         return await self.network.connect(protocol_factory, host, port)
 
@@ -438,13 +440,13 @@ class SimLoop(asyncio.BaseEventLoop):
         start_serving: bool = True,
         **options: Any,
     ) -> asyncio.Server:
-        """Listens on simulated addresses of the calling process's node; port 0 gets a free one."""
+        """Listen on simulated addresses of the calling process's node; port 0 gets a free one."""
         _refuse_options(options, "ssl", "sock")
         return self.network.listen(protocol_factory, host, port or 0, start=start_serving)
 
 
 def settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
-    """Gives a future its result or exception, unless whoever waited has given up."""
+    """Give a future its result or exception, unless its waiter has gone."""
     if future.cancelled():
         return
     if outcome.error is None:
@@ -454,7 +456,7 @@ def settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
 
 
 def resolve(future: asyncio.Future[T], call: Callable[[], T]) -> None:
-    """Runs a call and hands its result or exception to the future."""
+    """Run a call and hand its result or exception to the future."""
     settle(future, outcome_of(call))
 
 

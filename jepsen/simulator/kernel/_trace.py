@@ -1,4 +1,4 @@
-"""What happened in a world, in order, and a running digest of it.
+"""The events of a world, in order, and a running digest of them.
 
 Two runs are the same run when their digests are equal. An event must therefore hold nothing that
 differs between processes: addresses of objects are blanked here, everything else is up to the
@@ -32,7 +32,7 @@ class Trace:
         self.count = 0
 
     def add(self, node: str, kind: str, detail: str = "") -> None:
-        """Appends one event of `node`, stamped with the virtual time in nanoseconds."""
+        """Append one event of `node`, stamped with the virtual time in nanoseconds."""
         text = _ADDRESS.sub("0x", detail) if "0x" in detail else detail
         line = f"{round(self._clock() * 1_000_000_000)} {node} {kind} {text}\n"
         self._undigested.append(line)

@@ -33,19 +33,20 @@ class NodeClock:
         """Seconds of the node for each second of the world."""
         self._world_s = 0.0
         self._monotonic_s = 0.0
-        """What the clock showed at that time of the world; since then it has gone at its rate."""
+        """The reading of the clock at that time of the world; since then it has gone at its
+        rate."""
         self._asleep_s = 0.0
-        """How much CLOCK_BOOTTIME is ahead."""
+        """The seconds by which CLOCK_BOOTTIME is ahead."""
         self.suspended = False
 
     def monotonic_s(self, now_s: float) -> float:
-        """What CLOCK_MONOTONIC shows at a time of the world."""
+        """Return the reading of CLOCK_MONOTONIC at a time of the world."""
         if self.suspended:
             return self._monotonic_s
         return self._monotonic_s + (now_s - self._world_s) * self.rate
 
     def boottime_s(self, now_s: float) -> float:
-        """What CLOCK_BOOTTIME shows at a time of the world."""
+        """Return the reading of CLOCK_BOOTTIME at a time of the world."""
         going = self._monotonic_s + (now_s - self._world_s) * self.rate
         return going + self._asleep_s
 
@@ -60,7 +61,7 @@ class NodeClock:
         return world_s
 
     def set_rate(self, now_s: float, rate: float) -> None:
-        """From now on the clocks go at this rate."""
+        """Let the clocks go at this rate from now on."""
         self._anchor(now_s)
         self.rate = rate
 
@@ -91,7 +92,7 @@ current_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar
 
 
 def keep_forever(remains: object) -> None:
-    """Makes an object and all it refers to immortal.
+    """Make an object and all it refers to immortal.
 
     A suspended coroutine that is collected as garbage gets GeneratorExit and runs its `finally`
     blocks, which the kill of a real process does not do. The reference counted here is never given
@@ -132,16 +133,17 @@ class Process:
         self.context.run(current_process.set, self)
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self.sockets: object = None
-        """Of the network, which makes them when the process first uses it."""
+        """The sockets of the network, which makes them when the process first uses it."""
         self.main: asyncio.Task[Any] | None = None
         self.terminating = False
-        """Whether it was asked to end; that it does is then no failure."""
+        """True once it was asked to end; its end is then no failure."""
         self.watch: Callable[[], None] | None = None
-        """Called by the loop after each handle of this process; it may look, and raise."""
+        """The function that the loop calls after each handle of this process; it may look, and
+        raise."""
         self.on_exit: Callable[[], None] | None = None
-        """Called when its main coroutine has ended well, or as it was asked to; it may look."""
+        """The function to call when its main coroutine has ended well, or as asked; it may look."""
         self.stalls = 0
-        """How often its event loop was held up."""
+        """The number of times that its event loop was held up."""
         self._held: list[asyncio.Handle] = []
         self._buried: list[object] = []
 
@@ -150,22 +152,22 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether its handles may run now."""
+        """True if its handles may run now."""
         return self.state is ProcessState.RUNNING
 
     def lets_run(self, handle: asyncio.Handle) -> bool:
-        """Whether a handle's turn may come although the process does not run."""
+        """Return True if a handle's turn may come although the process does not run."""
         return self.state is ProcessState.STALLED and isinstance(handle, ThreadCall)
 
     def hold(self, handle: asyncio.Handle) -> None:
-        """Takes a handle whose turn came while the process could not run."""
+        """Take a handle whose turn came while the process could not run."""
         if self.state is ProcessState.DEAD:
             self._buried.append(handle)
         else:
             self._held.append(handle)
 
     def release(self, *, timers_last: bool = False) -> list[asyncio.Handle]:
-        """Gives back what was held, in the order it came.
+        """Return the held handles, in the order in which they came.
 
         With `timers_last` as an event loop goes on after a long step: first what threads and the
         network have brought, then the timers that are due.
@@ -176,7 +178,7 @@ class Process:
         return held
 
     def bury(self, *remains: object) -> None:
-        """Ends the process so that nothing of it ever runs again, not even a `finally`."""
+        """End the process so that nothing of it ever runs again, not even a `finally`."""
         self.state = ProcessState.DEAD
         self._buried.extend((list(self.tasks), self.release(), remains))
         keep_forever(self)
@@ -190,15 +192,15 @@ class SimNode:
         self.address = address
         self.disk = disk
         self.clock_offset_ms = 0
-        """How wrong the wall clock is."""
+        """The error of the wall clock."""
         self.clock = NodeClock()
         # False while the machine is off or unplugged: nothing reaches it and nobody is told.
         self.reachable = True
         self.process: Process | None = None
         self.forgiven: tuple[type[BaseException], ...] = ()
-        """What its process may end with, because of what is done to it."""
+        """The errors with which its process may end, because of the faults it suffers."""
         self.last_error: BaseException | None = None
-        """What a process of it ended with last."""
+        """The error with which a process of it ended last."""
         self.incarnations = 0
         self._port_next = EPHEMERAL_PORT_FIRST
 
@@ -219,6 +221,6 @@ EPOCH_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
 def wall_ms(now_s: float, process: Process | None) -> float:
-    """Milliseconds since 1970 at the virtual time `now_s`, by the clock of a process's node."""
+    """Return milliseconds since 1970 at the virtual time `now_s`, by a process's node's clock."""
     offset_ms = process.node.clock_offset_ms if process is not None else 0
     return EPOCH_MS + now_s * 1000 + offset_ms

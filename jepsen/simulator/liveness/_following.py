@@ -1,10 +1,10 @@
-"""Who follows the leader once everything is healed, judged by what each node believes, and named.
+"""Every node follows the leader once all faults are healed, judged by each node's belief.
 
 `every_node_follows`: within `FOLLOWS_S` after the last fault, every voter of the newest voter set,
 every other controller and every broker runs, takes the same node for the leader of the same epoch,
 is heard by that leader, and has published the metadata that was committed when the wait began.
 
-Availability alone does not show it: a majority commits, whoever else is stuck.
+Availability alone does not show it: a majority commits, whichever other nodes are stuck.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOK_S = 0.05
 
 
 async def every_node_follows(cluster: SimCluster, gone: Collection[str] = ()) -> None:
-    """Returns as soon as it holds; raises `Violation` with who does not follow, and why.
+    """Return as soon as it holds; raise `Violation` with the nodes that do not, and why.
 
     `gone`: nodes that vote no more and were ended for good.
     """
@@ -44,9 +44,9 @@ async def every_node_follows(cluster: SimCluster, gone: Collection[str] = ()) ->
 
 
 def astray(cluster: SimCluster, committed: int, gone: Collection[str] = ()) -> Iterator[str]:
-    """What is wrong with each node that does not follow, and what it believes.
+    """Yield the fault of each node that does not follow, and its belief.
 
-    `committed`: what metadata, as an end offset, everybody is to have published by now.
+    `committed`: the end offset of the metadata that every node is to have published by now.
     """
     leaders = [driver for driver in _drivers(cluster) if driver.is_leader]
     leader = max(leaders, key=lambda driver: driver.epoch, default=None)

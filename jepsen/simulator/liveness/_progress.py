@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.05
 ELECTIONS = 12
 SLACK_S = 1.0
-"""What was under way when the links were cut may come a little later."""
+"""The delay of commits that were under way when the links were cut."""
 Group = tuple[int, ...]
 """Voters by node id."""
 
@@ -49,7 +49,7 @@ class Progress:
         self._loop = cluster.world.loop
         self.leases = Leases(cluster)
         self.timeout_s = ELECTIONS * cluster.election_timeout_s
-        """How long a sound majority may go without a commit."""
+        """The time a sound majority may go without a commit."""
         self._alone_max_s = cluster.check_quorum_s + SLACK_S
         self._committed = -1
         self._committed_s = self._loop.time()
@@ -61,13 +61,13 @@ class Progress:
         """The longest that a sound majority has gone without a commit."""
 
     async def watch(self) -> None:
-        """Looks until it is cancelled; whoever is found wanting fails the world."""
+        """Look until it is cancelled; the first violation fails the world."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()
 
     def look(self) -> None:
-        """Raises `Violation` if one of them does not hold any more."""
+        """Raise `Violation` if one of them does not hold any more."""
         now_s = self._loop.time()
         drivers = dict(self._drivers())
         committed = max((d.high_watermark for d in drivers.values()), default=-1)
@@ -171,10 +171,10 @@ class Leases:
         self._newest: MetadataImage | None = None
         """The newest committed image that anybody has ever published."""
         self.refused = 0
-        """How often a broker that the log had fenced was not sure of its session."""
+        """The number of times that a broker fenced by the log was not sure of its session."""
 
     def look(self) -> None:
-        """Raises `Violation` if a broker is sure that is fenced."""
+        """Raise `Violation` if a broker is sure of its session although it is fenced."""
         for image in self._images():
             if self._newest is None or image.offset > self._newest.offset:
                 self._newest = image

@@ -36,12 +36,12 @@ SEGMENT_BYTES_MAX = 64 * 1024
 HEADER_BYTES = 40
 LOOPBACK_LATENCY_S = 0.000_02
 TOLD = (("sender", "receiver"), ("receiver",), ("sender",))
-"""Who hears of one reset after the other."""
+"""The ends that are notified of one reset after the other."""
 RUNNING = ProcessState.RUNNING
 
 
 class Passage(enum.Enum):
-    """What the network between does with the segments of one connection."""
+    """The fate of one connection's segments in the network between."""
 
     OPEN = "open"
     LOST = "lost"
@@ -71,7 +71,7 @@ class Link:
     reset_every_bytes: int | None = None
     """After so many bytes the connection that carries them is reset."""
     resets: int = 0
-    """How often that has happened; who is told changes from one to the next."""
+    """The number of such resets; the ends that are notified change from one to the next."""
     _until_reset: int = 0
 
     def resets_within(self, size: int) -> Reset | None:
@@ -87,7 +87,7 @@ class Link:
         return Reset(left, tells_sender="sender" in told, tells_receiver="receiver" in told)
 
     def reset_every(self, size: int | None) -> None:
-        """Resets connections after each so many bytes from now on; None for never."""
+        """Reset connections after each so many bytes from now on; None for never."""
         self.reset_every_bytes = size
         self._until_reset = size or 0
 
@@ -121,13 +121,13 @@ class Flow:
         self.link = network.link(source.name, target.name)
         self._arrival_s = 0.0
         self.owner: Endpoint | None = None
-        """Whose segments these are."""
+        """The connection whose segments these are."""
         self.passage = Passage.OPEN
         self._swallowed = False
         self._stalled: deque[Callable[[], object]] = deque()
 
     def send(self, deliver: Callable[[], object], size: int = 0) -> None:
-        """Puts a segment of `size` payload bytes on the link; `deliver` runs when it arrives."""
+        """Put a segment of `size` payload bytes on the link; `deliver` runs when it arrives."""
         network = self.network
         if self._is_forgotten():
             return
@@ -139,7 +139,7 @@ class Flow:
         network.loop.deliver_at(self._arrival_s, self._arrive, deliver)
 
     def drain(self) -> None:
-        """Delivers what stalled, if the link lets it through now."""
+        """Deliver what stalled, if the link lets it through now."""
         while self._stalled and self._passes:
             self._stalled.popleft()()
         if self._stalled:
@@ -158,13 +158,13 @@ class Flow:
             self.network.stall(self)
 
     def forget(self) -> None:
-        """From now on what is sent is lost, as if a firewall between had lost its state."""
+        """Lose all segments from now on, as if a firewall between had lost its state."""
         self.passage = Passage.LOST
         self._swallowed = bool(self._stalled)
         self._stalled.clear()
 
     def refuse(self) -> None:
-        """What was lost is sent again, and what is sent from now on is answered with a reset."""
+        """Send lost segments again, and answer those sent from now on with a reset."""
         if self.passage is Passage.LOST:
             self.passage = Passage.REFUSED
             if self._swallowed and self.owner is not None:
@@ -228,18 +228,18 @@ class Endpoint:
 
     @property
     def readable(self) -> bool:
-        """Whether bytes are waiting."""
+        """True if bytes are waiting."""
         return self._unread_bytes > 0
 
     @property
     def ended(self) -> bool:
-        """Whether the peer has ended the connection, one way or the other."""
+        """True if the peer has ended the connection, one way or the other."""
         return self.end_of_stream or self.error is not None
 
     # Called by the process
 
     def send(self, data: memoryview) -> int:
-        """Takes as many bytes as the window has room for and returns their number."""
+        """Take as many bytes as the window has room for and return their number."""
         peer = self.peer
         if peer is None or self.closed or self._shut_down or self.error is not None:
             return 0
@@ -267,11 +267,11 @@ class Endpoint:
 
     @property
     def flow(self) -> Flow:
-        """What carries this end's segments to the other."""
+        """The flow that carries this end's segments to the other."""
         return self._flow
 
     def receive(self, size_max: int) -> bytes:
-        """Takes up to `size_max` waiting bytes and reopens the window by as much."""
+        """Take up to `size_max` waiting bytes and reopen the window by as much."""
         if len(self._unread) == 1 and self._unread_bytes <= size_max:
             self._unread_bytes = 0
             only = self._unread.popleft()
@@ -292,13 +292,13 @@ class Endpoint:
         return b"".join(parts)
 
     def shut_down(self) -> None:
-        """Tells the peer that no more bytes follow."""
+        """Signal to the peer that no more bytes follow."""
         if not self._shut_down and not self.closed and self.peer is not None:
             self._shut_down = True
             self._flow.send(self.peer.on_end)
 
     def close(self, *, reset: bool = False) -> None:
-        """Gives the connection up; unread bytes or `reset` make it a reset for the peer."""
+        """Close the connection; unread bytes or `reset` make it a reset for the peer."""
         if self.closed:
             return
         if self.error is not None:
@@ -310,7 +310,7 @@ class Endpoint:
         self.vanish()
 
     def vanish(self) -> None:
-        """Drops this end without telling the peer."""
+        """Drop this end without a notice to the peer."""
         self.closed = True
         self._unread.clear()
         self._unread_bytes = 0
@@ -318,7 +318,7 @@ class Endpoint:
             sockets_of(self._process).endpoints.pop(self.serial, None)
 
     def notify(self) -> None:
-        """Makes the process look at this endpoint soon."""
+        """Make the process look at this endpoint soon."""
         if self.wake is not None and self._waking is None:
             loop = self._flow.network.loop
             self._waking = loop.call_soon(self._wake, context=self.context)
@@ -326,7 +326,7 @@ class Endpoint:
     # Called when a segment arrives
 
     def on_data(self, segment: bytes) -> None:
-        """Buffers bytes from the peer; a closed end answers with a reset."""
+        """Buffer bytes from the peer; a closed end answers with a reset."""
         trace = self._flow.network.trace
         digest = zlib.crc32(segment)
         detail = f"connection={self.serial} bytes={len(segment)} crc={digest:08x}"
@@ -413,7 +413,7 @@ class Listener:
         self.context = contextvars.copy_context()
 
     def close(self) -> None:
-        """Refuses new connections from now on."""
+        """Refuse new connections from now on."""
         listeners = sockets_of(self.process).listeners
         if listeners.get(self.port) is self:
             del listeners[self.port]

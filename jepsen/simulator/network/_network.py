@@ -69,7 +69,7 @@ class Network:
         return link
 
     def arrival_s(self, link: Link, size: int) -> float:
-        """When `size` bytes sent now over the link arrive, in virtual seconds."""
+        """Return the virtual time at which `size` bytes sent now over the link arrive."""
         now_s = self.loop.now_s
         if link.bytes_per_s is not None:
             link.busy_until_s = max(now_s, link.busy_until_s) + size / link.bytes_per_s
@@ -93,33 +93,33 @@ class Network:
             link.latency_extra_mean_ms, link.loss = new.latency_extra_mean_ms, new.loss
 
     def stall(self, flow: Flow) -> None:
-        """Remembers a flow that waits for a heal."""
+        """Remember a flow that waits for a heal."""
         self._stalled[flow] = None
 
     def block(self, source: str, target: str) -> None:
-        """Stops one direction."""
+        """Block one direction."""
         self.link(source, target).blocked = True
 
     def unblock(self, source: str, target: str) -> None:
-        """Opens one direction; what stalled arrives within the time of a retransmission."""
+        """Open one direction; what stalled arrives within the time of a retransmission."""
         self.link(source, target).blocked = False
         self.retry_stalled()
 
     def unblock_all(self) -> None:
-        """Opens every link; what stalled arrives within the time of a retransmission."""
+        """Open every link; what stalled arrives within the time of a retransmission."""
         for link in self._links.values():
             link.blocked = False
         self.retry_stalled()
 
     def retry_stalled(self) -> None:
-        """Lets every stalled flow try again soon."""
+        """Let every stalled flow try again soon."""
         stalled, self._stalled = self._stalled, {}
         for flow in stalled:
             delay_s = self._random.uniform(0, RETRANSMIT_MAX_S)
             self.loop.deliver_at(self.loop.now_s + delay_s, Flow.drain, flow)
 
     def reset_between(self, one: SimNode, other: SimNode) -> None:
-        """Resets every connection between two nodes at both ends, at once."""
+        """Reset every connection between two nodes at both ends, at once."""
         for here, there in ((one, other), (other, one)):
             if here.process is not None:
                 for endpoint in list(sockets_of(here.process).endpoints.values()):
@@ -193,9 +193,9 @@ class Network:
     async def connect(
         self, protocol_factory: Callable[[], ProtocolT], host: str | None, port: int | None
     ) -> tuple[asyncio.Transport, ProtocolT]:
-        """Opens a connection as `loop.create_connection` does.
+        """Open a connection as `loop.create_connection` does.
 
-        Raises ConnectionRefusedError if nobody listens, TimeoutError if nothing is heard for
+        Raises ConnectionRefusedError if there is no listener, TimeoutError without an answer for
         `CONNECT_TIMEOUT_S`, `socket.gaierror` for an unknown host.
         """
         process = _calling_process()

@@ -59,7 +59,7 @@ class SimTransport(asyncio.Transport):
         return f"<connection {self._endpoint.local} to {self._endpoint.remote}>"
 
     def start(self) -> None:
-        """Tells the protocol, then begins to read."""
+        """Notify the protocol, then begin to read."""
         self._protocol.connection_made(self)
         self._endpoint.wake = self._look
         self._endpoint.notify()
@@ -71,19 +71,19 @@ class SimTransport(asyncio.Transport):
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Gives the connection to another protocol."""
+        """Hand the connection to another protocol."""
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        """Whether the transport is closed or on its way there."""
+        """Return True if the transport is closed or about to be."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """Whether bytes are handed to the protocol."""
+        """Return True if bytes are handed to the protocol."""
         return self._reading and not self._closing
 
     def get_write_buffer_size(self) -> int:
-        """Bytes written and not yet taken by the operating system."""
+        """Return the number of bytes written and not yet accepted by the operating system."""
         return len(self._buffer)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
@@ -97,18 +97,18 @@ class SimTransport(asyncio.Transport):
     # Reading
 
     def pause_reading(self) -> None:
-        """Stops handing bytes to the protocol; the window closes behind them."""
+        """Stop handing bytes to the protocol; the window closes behind them."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """Hands bytes to the protocol again."""
+        """Hand bytes to the protocol again."""
         self._reading = True
         self._endpoint.notify()
 
     # Writing
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Sets the watermarks in bytes at which the protocol is paused and resumed."""
+        """Set the watermarks in bytes at which the protocol is paused and resumed."""
         if high is None:
             high = WRITE_BUFFER_HIGH_BYTES if low is None else 4 * low
         if low is None:
@@ -120,7 +120,7 @@ class SimTransport(asyncio.Transport):
         self._pause_protocol_if_full()
 
     def write(self, data: Buffer) -> None:
-        """Sends bytes, now or when the window opens; nothing happens once it is lost."""
+        """Send bytes, now or when the window opens; nothing happens once it is lost."""
         if self._eof_written:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._lost or not data:
@@ -132,7 +132,10 @@ class SimTransport(asyncio.Transport):
             self._pause_protocol_if_full()
 
     def send_past(self, data: memoryview) -> int:
-        """What a write to the socket itself takes now; OSError if the connection is broken."""
+        """Write to the socket itself, and return the number of bytes that it accepts now.
+
+        Raises OSError if the connection is broken.
+        """
         if self._endpoint.error is not None:
             raise self._endpoint.error
         if self._lost or self._eof_written:
@@ -140,11 +143,11 @@ class SimTransport(asyncio.Transport):
         return self._endpoint.send(data)
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """Sends the concatenation of the parts."""
+        """Send the concatenation of the parts."""
         self.write(b"".join(list_of_data))
 
     def write_eof(self) -> None:
-        """Closes the sending half once the buffer is empty."""
+        """Close the sending half once the buffer is empty."""
         if not self._eof_written and not self._closing:
             self._eof_written = True
             if not self._buffer:
@@ -153,14 +156,14 @@ class SimTransport(asyncio.Transport):
     # Ending
 
     def close(self) -> None:
-        """Stops reading, sends what is buffered, then closes."""
+        """Stop reading, send the buffer, then close."""
         if not self._closing:
             self._closing = True
             if not self._buffer:
                 self._lose(None)
 
     def abort(self) -> None:
-        """Drops the buffer and resets the connection."""
+        """Drop the buffer and reset the connection."""
         self._buffer.clear()
         self._closing = True
         self._lose(None, reset=True)
@@ -257,7 +260,7 @@ class SimTransport(asyncio.Transport):
 
 
 class ListeningSocket:
-    """What callers ask of `server.sockets`: the address."""
+    """The address, which is all that callers need of `server.sockets`."""
 
     family = socket.AF_INET
     type = socket.SOCK_STREAM
@@ -291,7 +294,7 @@ class SimServer(asyncio.Server):
         self._accepting = False
 
     def start(self) -> None:
-        """Begins to accept; OSError (EADDRINUSE) if the port is taken."""
+        """Begin to accept; OSError (EADDRINUSE) if the port is taken."""
         if self._accepting:
             return
         listener = self._listener
@@ -316,15 +319,15 @@ class SimServer(asyncio.Server):
         return self._loop
 
     def is_serving(self) -> bool:
-        """Whether connections are accepted."""
+        """Return True if connections are accepted."""
         return self._accepting
 
     async def start_serving(self) -> None:
-        """Begins to accept."""
+        """Begin to accept."""
         self.start()
 
     async def serve_forever(self) -> None:
-        """Accepts until cancelled or closed."""
+        """Accept until cancelled or closed."""
         self.start()
         try:
             await asyncio.shield(self._closed)
@@ -332,14 +335,14 @@ class SimServer(asyncio.Server):
             self.close()
 
     def close(self) -> None:
-        """Stops accepting; open connections stay."""
+        """Stop accepting; open connections stay."""
         self._accepting = False
         self._listener.close()
         if not self._closed.done():
             self._closed.set_result(None)
 
     async def wait_closed(self) -> None:
-        """Waits for `close`."""
+        """Wait until `close` was called."""
         await asyncio.shield(self._closed)
 
     def _accept(self, endpoint: Endpoint) -> None:

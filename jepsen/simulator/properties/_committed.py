@@ -32,7 +32,7 @@ class Log:
         return self.entries[-1].end_offset if self.entries else 0
 
     def conflict(self, found: Sequence[Entry]) -> str | None:
-        """What is wrong with batches of a replica, where they should equal the committed ones."""
+        """Return how batches of a replica differ from the committed ones; None if they do not."""
         if not found:
             return None
         at = bisect_left(self.entries, found[0].base_offset, key=attrgetter("base_offset"))
@@ -50,7 +50,7 @@ class Log:
         return begin
 
     def commit(self, found: Sequence[Entry]) -> list[Entry]:
-        """Adds those that are new, and returns them."""
+        """Add the batches that are new, and return them."""
         new = [entry for entry in found if entry.base_offset >= self.end_offset]
         self.entries += new
         return new
@@ -61,15 +61,15 @@ ReadLog = Callable[[int, int], list[Entry]]
 
 
 class Replica(Protocol):
-    """What the views of all kinds of logs have in common."""
+    """A replica: the part that the views of all kinds of logs have in common."""
 
     @property
     def node_id(self) -> int:
-        """Whose replica it is."""
+        """The id of its node."""
 
     @property
     def log_end(self) -> int:
-        """Where its next batch goes."""
+        """The offset of its next batch."""
 
     @property
     def read(self) -> ReadLog:
@@ -77,7 +77,7 @@ class Replica(Protocol):
 
 
 def lacks(committed: Log, replica: Replica, end_offset: int) -> str | None:
-    """Whether a replica lacks what is committed below an offset, or has something else instead."""
+    """Return how a replica differs from the committed log below an offset; None if it does not."""
     if replica.log_end < end_offset:
         return f"{replica.node_id} ends at {replica.log_end}, committed to {end_offset}"
     return committed.conflict(replica.read(0, end_offset))

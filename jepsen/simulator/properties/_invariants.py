@@ -45,29 +45,33 @@ class QuorumView:
 
     node_id: int
     life: int
-    """Which process of the node this is."""
+    """The number of the node's process."""
     epoch: int
     leads: bool
     high_watermark: int
     log_end: int
     read: ReadLog = field(compare=False)
     granting: tuple[int, ...] = ()
-    """Who voted for it, where it has just become leader."""
+    """The voters that voted for it, where it has just become leader."""
     voters: tuple[VoterKey, ...] = ()
     """The voters in effect there."""
     committed_voters: tuple[VoterKey, ...] = ()
     """The voters as the records below the high watermark have them; none if not known."""
     flushed_end: int | None = None
-    """What it takes for durable of its log; None while no fsync of its disk has ever failed."""
+    """The durable end of its log as it believes; None while no fsync of its disk has ever
+    failed."""
 
 
 @dataclass(slots=True)
 class QuorumHistory:
-    """What the quorum did so far. `durable_...` read a voter's disk as a crash would leave it: the
-    log from its start, in order, and (epoch, id of whom it voted for)."""
+    """The history of the quorum so far.
+
+    `durable_...` read a voter's disk as a crash would leave it: the log from its start, in order,
+    and (epoch, id of the candidate it voted for).
+    """
 
     voters: tuple[VoterKey, ...]
-    """Those of whoever committed last."""
+    """The voters of the node that committed last."""
     durable_entries: Callable[[VoterKey], dict[int, Entry]]
     durable_vote: Callable[[int], tuple[int, int]]
     directory_of: Callable[[int], object] = lambda _: None
@@ -86,7 +90,7 @@ class QuorumHistory:
     wiped: set[int] = field(default_factory=set)
     """Nodes that got an empty disk."""
     lost: dict[VoterKey, dict[int, Entry]] = field(default_factory=dict)
-    """What was durable on each disk that is gone, when it went."""
+    """The durable batches of each disk that is gone, when it went."""
     voter_sets: dict[int, tuple[VoterKey, ...]] = field(default_factory=dict)
     """The committed voters first seen at each high watermark."""
     knew_voters: dict[int, int] = field(default_factory=dict)
@@ -102,7 +106,7 @@ class QuorumChange:
 
     @property
     def begins_to_lead(self) -> bool:
-        """Whether leadership of this epoch began with this step."""
+        """True if leadership of this epoch began with this step."""
         before, after = self.before, self.after
         return after.leads and not (before and before.leads and before.epoch == after.epoch)
 
@@ -165,7 +169,7 @@ def one_vote_per_disk_and_epoch(history: QuorumHistory, change: QuorumChange) ->
 
 
 def high_watermark_never_goes_back(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """While a node lives, what it called committed stays so."""
+    """A high watermark only grows while its node lives."""
     before, after = change.before, change.after
     if before is None or after.high_watermark >= before.high_watermark:
         return None
@@ -197,7 +201,7 @@ def committed_never_changes(history: QuorumHistory, change: QuorumChange) -> str
 
 
 def committed_is_durable_on_a_majority(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """What is called committed survives the crash of all nodes at once (row Q3).
+    """Records called committed survive the crash of all nodes at once (row Q3).
 
     A disk that is lost after its voter has acknowledged a batch, and before the leader counts that,
     is one that had it.
@@ -226,7 +230,7 @@ def _has(disk: Mapping[int, Entry], entry: Entry) -> bool:
 
 
 def flushed_is_durable(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """What a voter promises to have is on its disk, also after an fsync has failed (row Q12)."""
+    """Batches that a voter acknowledges are on its disk, also after a failed fsync (row Q12)."""
     node_id, flushed = change.after.node_id, change.after.flushed_end
     entries = history.durable_entries((node_id, None)) if flushed is not None else {}
     end = next((entry.end_offset for entry in reversed(entries.values())), None)
@@ -276,7 +280,7 @@ def voters_change_one_at_a_time(history: QuorumHistory, change: QuorumChange) ->
 
 
 def replicas_agree_on_committed_voters(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """Replicas have equal voters at equal high watermarks, and none forgets whom it knew."""
+    """Replicas have equal voters at equal high watermarks, and none forgets those it knew."""
     after = change.after
     if not after.committed_voters:
         knew_at = history.knew_voters.get(after.node_id, after.high_watermark + 1)
@@ -320,7 +324,7 @@ class ImageView:
     unfenced: Mapping[int, int]
     """The epoch of each broker that is not fenced."""
     life: int = 0
-    """Which process of the node this is."""
+    """The number of the node's process."""
     next_producer_id: int = 0
     """Producer ids below have been granted to brokers."""
 
@@ -339,7 +343,7 @@ class ImageHistory:
 
 
 def image_is_committed(history: ImageHistory, view: ImageView) -> str | None:
-    """Nobody is told of metadata that may still be lost."""
+    """Nodes publish only metadata that can no longer be lost."""
     if view.offset < view.high_watermark:
         return None
     return f"{view.node_id} publishes {view.offset}, committed to {view.high_watermark}"
@@ -425,7 +429,7 @@ HEARTBEATS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WaitingView:
-    """What waits in one controller."""
+    """The requests that wait in one controller."""
 
     node_id: int
     unwritten_bytes: int

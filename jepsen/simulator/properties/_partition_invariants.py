@@ -1,4 +1,4 @@
-"""What must hold of the partitions of a whole cluster at every moment: one function a property.
+"""Properties of the partitions of a whole cluster at every moment, one function each.
 
 A property looks at one change of one replica, and at the history of its partition so far; it
 answers with a complaint, or None. The scheme is that of `jepsen.simulator.properties._invariants`.
@@ -25,13 +25,13 @@ class PartitionView:
     log_end: int
     isr: tuple[int, ...]
     min_isr: int
-    """How many must be in sync for records to be committed."""
+    """The number of replicas that must be in sync for records to be committed."""
     read: ReadLog = field(compare=False)
 
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """What one partition's replicas did so far."""
+    """The history of one partition's replicas so far."""
 
     committed: Log = field(default_factory=Log)
     committed_in: dict[int, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class PartitionHistory:
     leaders: dict[int, int] = field(default_factory=dict)
     views: dict[int, PartitionView] = field(default_factory=dict)
     forgetful: set[int] = field(default_factory=set)
-    """Who lost power and may still be taken for in sync."""
+    """The replicas that lost power and may still be taken for in sync."""
     agreed: dict[tuple[int, int], int] = field(default_factory=dict)
     """Up to where each life of a node (node id, life) is known to have what is committed."""
 
@@ -53,7 +53,7 @@ class PartitionChange:
 
     @property
     def begins_to_lead(self) -> bool:
-        """Whether leadership in this leader epoch began with this step."""
+        """True if leadership in this leader epoch began with this step."""
         before, after = self.before, self.after
         known = before is not None and before.leads and before.leader_epoch == after.leader_epoch
         return after.leads and not known
@@ -95,7 +95,7 @@ def no_committed_record_is_cut(history: PartitionHistory, change: PartitionChang
 def high_watermark_is_within_the_log(
     history: PartitionHistory, change: PartitionChange
 ) -> str | None:
-    """Nobody calls committed what it does not have: a follower's is at most its log end (R2)."""
+    """No replica calls committed what it lacks: a follower's is at most its log end (R2)."""
     after = change.after
     return None if after.high_watermark <= after.log_end else str(after)
 

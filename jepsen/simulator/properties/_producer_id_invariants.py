@@ -1,8 +1,8 @@
-"""What must hold of producer ids in a whole cluster: one function a property.
+"""Properties of producer ids in a whole cluster, one function each.
 
 A broker is granted blocks of ids and gives each id out once, whatever becomes of controllers and
-brokers: two producers with one id would take each other's records for their own repetitions.
-The scheme is that of `jepsen.simulator.properties._invariants`. Source: KIP-730.
+brokers: two producers with one id would take each other's records for their own repetitions. The
+scheme is that of `jepsen.simulator.properties._invariants`. Source: KIP-730.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class BrokerLife(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsView:
-    """What one life of a broker may still give out: blocks of ids, in order."""
+    """The blocks of ids that one life of a broker may still give out, in order."""
 
     owner: BrokerLife
     blocks: tuple[range, ...]
@@ -64,7 +64,7 @@ def no_producer_id_is_given_twice(history: ProducerIdHistory, view: ProducerIdsV
 def producer_ids_are_granted_by_the_log(
     history: ProducerIdHistory, view: ProducerIdsView
 ) -> str | None:
-    """Nobody gives out what another controller may grant again: a grant is committed first."""
+    """No broker gives out ids that may be granted again: a grant is committed first."""
     end = max((block.stop for block in view.blocks), default=0)
     if end <= history.committed_end:
         return None

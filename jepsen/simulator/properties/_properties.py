@@ -68,11 +68,11 @@ class Register:
     refused: set[object] = field(default_factory=set)
     shown: object = None
     offset: int = -1
-    """Of the newest image that was looked at."""
+    """The offset of the newest image that was looked at."""
     outcomes: list[str] = field(default_factory=list)
 
     def ask(self, value: object) -> None:
-        """From now on it may take effect."""
+        """Note a value that may take effect from now on."""
         self.possible.add(value)
 
     def done(self, value: object) -> None:
@@ -120,11 +120,11 @@ class Properties:
         self.producer_ids = ProducerIdHistory()
         self.checks = 0
         self.registers: list[Register] = []
-        """What clients change meanwhile."""
+        """The values that clients change meanwhile."""
         self.image_watchers: list[Callable[[ImageView], None]] = []
         """Scenarios' own properties of images; each raises `Violation`."""
         self.recorder: Recorder | None = None
-        """Is shown what is seen, before it is judged."""
+        """The recorder that is shown each change before it is judged."""
 
     def quorum_changed(self, change: QuorumChange) -> None:
         """A replica of the metadata log made a step."""

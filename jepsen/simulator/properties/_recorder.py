@@ -31,9 +31,9 @@ class Recorder:
         self._write = write
         self._lines = 0
         self._lives = Counter[tuple[int, str]]()
-        """How often a node has begun with a replica."""
+        """The number of times that a node has begun with a replica."""
         self._assignments: dict[tuple[int, int, str], Assignment] = {}
-        """What each life of a node has last been seen to know."""
+        """The assignment that each life of a node was last seen to have."""
 
     def quorum_changed(self, change: QuorumChange) -> None:
         """A replica of the metadata log made a step."""

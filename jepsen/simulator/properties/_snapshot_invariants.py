@@ -1,7 +1,7 @@
-"""What must hold of the snapshots of metadata on any disk: one function a property.
+"""Properties of the snapshots of metadata on any disk, one function each.
 
-A snapshot takes the place of the log before it, so it has to be what a replay of that log comes to:
-records, keys, sessions and locks, and who votes. The scheme is that of
+A snapshot takes the place of the log before it, so it has to equal a replay of that log: records,
+keys, sessions and locks, and voters. The scheme is that of
 `jepsen.simulator.properties._invariants`.
 """
 
@@ -35,7 +35,7 @@ class SnapshotView:
     end_offset: int
     image: object
     voters: tuple[VoterKey, ...]
-    """None at all where they are those of the configuration."""
+    """The voters; None where they are those of the configuration."""
 
 
 def snapshot_is_the_image_at_its_end(images: ImageHistory, view: SnapshotView) -> str | None:
@@ -67,9 +67,9 @@ class SnapshotReader:
         self._seen: set[str] = set()
 
     def new(self) -> Iterator[SnapshotView]:
-        """Those that have come since the last call, whole ones only.
+        """Yield the whole snapshots that were written since the last call.
 
-        What a disk has spoiled the node finds by itself, by its checksums.
+        Those that the disk has corrupted are left out: the node finds them by their checksums.
         """
         files = self._disk.durable(self._directory)
         names = [name for name in files if name.endswith(SUFFIX) and name not in self._seen]

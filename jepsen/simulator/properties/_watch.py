@@ -378,7 +378,7 @@ SHOWN_CHARS = 200
 
 
 def check_left_behind(process: Process) -> None:
-    """Raises `Violation` with what is left of a process whose main coroutine has ended."""
+    """Raise `Violation` with what is left of a process whose main coroutine has ended."""
     left = list(_left(process))
     if left:
         complaint = f"{process.node.name}: {'; '.join(left)}"

@@ -57,9 +57,9 @@ class RunResult:
     output: str
     simulated_s: float = 0.0
     events: int = 0
-    """How many handles of the event loop ran."""
+    """The number of handles of the event loop that ran."""
     processor_s: float = field(default=0.0, compare=False)
-    """Of the run alone; 0 where it is not known."""
+    """The processor time of the run alone; 0 where it is not known."""
     covered: frozenset[str] = field(default=frozenset(), compare=False)
     """What the run has reached, see `jepsen.simulator.coverage`."""
     refusal: str = ""
@@ -67,7 +67,7 @@ class RunResult:
 
     @staticmethod
     def parse(seed: int, status: int, output: str) -> RunResult:
-        """From what a run has printed and the exit status of its process."""
+        """Return the result from the output of a run and the exit status of its process."""
         last = output.rstrip().rpartition("\n")[2]
         trace_hash = last.rpartition("trace ")[2] if "trace " in last else ""
         covered = _COVERED.search(output)
@@ -99,12 +99,12 @@ def covered_line(reached: Collection[str]) -> str:
 
 
 def is_prepared() -> bool:
-    """Whether this interpreter was started so that runs can be repeated."""
+    """Return True if this interpreter was started so that runs can be repeated."""
     return all(os.environ.get(name) == value for name, value in PREPARED.items())
 
 
 def prepare() -> None:
-    """Makes this interpreter's clocks virtual and its random sources seeded ones, once."""
+    """Make this interpreter's clocks virtual and its random sources seeded ones, once."""
     if not is_prepared():
         raise RuntimeError(f"start Python with {PREPARED} in the environment")
     early = [name for name in IMPORTED_AFTER if name in sys.modules]
@@ -115,13 +115,13 @@ def prepare() -> None:
 
 
 def begin(seed: int) -> None:
-    """Makes everything random in this prepared interpreter a function of the seed from now on."""
+    """Make everything random in this prepared interpreter a function of the seed from now on."""
     _entropy.seed(f"{seed}/process")
     random.seed(f"{seed}/global")
 
 
 def quiet_collector() -> None:
-    """Stops the garbage collector, whose moments depend on what was imported and compiled.
+    """Stop the garbage collector, whose moments depend on what was imported and compiled.
 
     The loop of a world runs it at fixed numbers of handles instead.
     """
@@ -131,7 +131,9 @@ def quiet_collector() -> None:
 
 
 def stabilize_hashes() -> None:
-    """Gives the objects of known library classes hashes without addresses, once imported."""
+    """Give the objects of known library classes hashes that do not depend on addresses, once
+    imported.
+    """
     for kind in _imported(HASHED_BY_IDENTITY):
         type.__setattr__(kind, "__hash__", _serial_hash())
     for kind in _imported(HASHED_WITH_NONE):

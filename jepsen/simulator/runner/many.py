@@ -24,7 +24,7 @@ PROGRESS_S = 10.0
 
 
 class Tally:
-    """What has come of the seeds so far."""
+    """The outcomes of the seeds so far."""
 
     def __init__(self, seeds: int) -> None:
         self.seeds = seeds
@@ -37,7 +37,7 @@ class Tally:
         self._told_s = self._began_s
 
     def add(self, result: RunResult) -> None:
-        """Counts one run, and says how far it is if that was long ago."""
+        """Count one run, and report progress if that was long ago."""
         self.done += 1
         self.failed += not result.ok
         self.simulated_s += result.simulated_s
@@ -77,7 +77,7 @@ def run_many(
     *,
     learn: bool = False,
 ) -> int:
-    """Runs all seeds; the exit status is 0 if none failed.
+    """Run all seeds; the exit status is 0 if none failed.
 
     What they have reached is compared with what a file knows of earlier runs, which may `learn`.
     """

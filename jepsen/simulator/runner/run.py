@@ -72,7 +72,9 @@ def run_seed(
     test, and gets the history and how the run ended. With `covered` a line says what the run has
     reached.
 
-    The last line of the output is `seed N: ok, trace HASH`, or says that the seed failed.
+    The files get every event of the world, and the observed events of servers as lines of a
+    history. With `covered` a line lists what the run has reached. The last line of the output is
+    `seed N: ok, trace HASH`, or says that the seed failed.
     """
     scenario = load(target)
     from jepsen.core import Ending

@@ -42,7 +42,7 @@ LOG_LEVEL_DEBUG = 10
 HANGS_AT_ONCE_CHANCE = 0.5
 """Calls of a disk that hangs do so before their first operation, or after their last."""
 QUICK_DISKS_SHARE = 0.5
-"""So many nodes, drawn by seed, run short calls at once; the others hand all to the worker."""
+"""The share of nodes, drawn by seed, that run short calls at once; the others use the worker."""
 
 
 def stream(seed: int, *parts: object) -> random.Random:
@@ -72,15 +72,15 @@ class SimWorker:
         self._busy = False
         self._closed = False
         self._used: set[str] = set()
-        """What its calls have done to the disk; such as have done nothing never hang."""
+        """The operations of its calls on the disk; a call without any never hangs."""
         self._short_calls = short_calls
         self._average_s = SHORT_CALL_S * 2
 
     def pause(self) -> None:
-        """Nobody waits for the interpreter here."""
+        """Do nothing: no thread waits for the interpreter here."""
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Queues the call; KafkaError (KAFKA_STORAGE_ERROR) after `close` or if it is full."""
+        """Queue the call; KafkaError (KAFKA_STORAGE_ERROR) after `close` or if it is full."""
         if self._closed or len(self._queue) >= CALLS_MAX:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the worker takes no calls")
         future: asyncio.Future[T] = self._loop.create_future()
@@ -93,7 +93,7 @@ class SimWorker:
         return future
 
     def close(self) -> None:
-        """Takes no more calls; those queued still run."""
+        """Take no more calls; those queued still run."""
         self._closed = True
 
     def _pick_up(self) -> None:
@@ -181,7 +181,7 @@ class SimRuntime:
         ).bind()
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 by this node's clock."""
+        """Return milliseconds since 1970 by this node's clock."""
         return int(wall_ms(self._loop.now_s, self._process))
 
     def uuid(self) -> uuid.UUID:
@@ -189,7 +189,7 @@ class SimRuntime:
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
     def sender(self, transport: asyncio.BaseTransport) -> SimSender | None:
-        """For a simulated connection."""
+        """Return the sender of a simulated connection; None for any other."""
         if not isinstance(transport, SimTransport):
             return None
         return SimSender(transport, self._sending)

@@ -137,7 +137,7 @@ class World:
     def start(
         self, name: str, main: Callable[[SimRuntime], Coroutine[Any, Any, object]]
     ) -> Process:
-        """Starts a program on a node; its end, good or bad, is the end of the process.
+        """Start a program on a node; its end, good or bad, is the end of the process.
 
         Await `process.done` for its result, its exception, or `ProcessKilled`.
         """
@@ -162,7 +162,7 @@ class World:
         return process
 
     def kill(self, name: str, *, silent: bool = False) -> None:
-        """Kills a process as SIGKILL does; the disk keeps what was written.
+        """Kill a process as SIGKILL does; the disk keeps what was written.
 
         Peers see their connections end, or with `silent` nothing at all until the next start.
         """
@@ -208,7 +208,7 @@ class World:
         node.disk.cut_within(operations, cut)
 
     def wipe(self, name: str) -> None:
-        """Replaces the disk of a node that runs no process by an empty one."""
+        """Replace the disk of a node that runs no process by an empty one."""
         node = self.node(name)
         if node.process is not None:
             raise RuntimeError(f"{name} runs a process")
@@ -216,7 +216,7 @@ class World:
         node.disk.wipe()
 
     def terminate(self, name: str) -> None:
-        """Asks a process to end, as SIGTERM does: cancels its main coroutine, which may take time.
+        """Ask a process to end, as SIGTERM does: cancel its main coroutine, which may take time.
 
         `process.done` raises `ProcessKilled` when it has ended.
         """
@@ -227,13 +227,13 @@ class World:
             process.main.cancel()
 
     def pause(self, name: str) -> None:
-        """Stops a process as SIGSTOP does; the machine still answers for its connections."""
+        """Stop a process as SIGSTOP does; the machine still answers for its connections."""
         process = self._process(name)
         process.state = ProcessState.PAUSED
         self.trace.add(name, "pause")
 
     def resume(self, name: str) -> None:
-        """Lets a paused process go on; what it missed runs first, in order."""
+        """Let a paused process go on; what it missed runs first, in order."""
         process = self._process(name)
         node = process.node
         held = process.state is ProcessState.PAUSED and not node.clock.suspended
@@ -243,7 +243,7 @@ class World:
             self.loop.requeue(process, process.release())
 
     def stall(self, name: str, seconds: float) -> None:
-        """Holds up the event loop of a process that runs, as one long step of it would.
+        """Hold up the event loop of a process that runs, as one long step of it would.
 
         Its threads go on. Then it handles all that has come meanwhile in one turn.
         """
@@ -271,7 +271,7 @@ class World:
             node.disk.when_healed(partial(self._end_stall, stall))
 
     def unstall(self, name: str) -> None:
-        """Ends the stall of a process, if there is one."""
+        """End the stall of a process, if there is one."""
         process = self.node(name).process
         if process is not None:
             self._end_stall((process, process.stalls))
@@ -285,7 +285,7 @@ class World:
             self.loop.requeue(process, process.release(timers_last=True))
 
     def suspend(self, name: str) -> None:
-        """Suspends the machine of a process that runs: nothing goes on but CLOCK_BOOTTIME."""
+        """Suspend the machine of a process that runs: nothing goes on but CLOCK_BOOTTIME."""
         process = self._process(name)
         if not process.running:
             raise RuntimeError(f"{name} does not run")
@@ -296,7 +296,7 @@ class World:
         self.loop.clock_changed(process.node)
 
     def wake(self, name: str) -> None:
-        """Ends the suspension of a machine; what was sent to it arrives soon."""
+        """End the suspension of a machine; what was sent to it arrives soon."""
         node = self.node(name)
         if not node.clock.suspended:
             return
@@ -309,7 +309,7 @@ class World:
             self.resume(name)
 
     def set_clock_rate(self, name: str, rate: float) -> None:
-        """From now on the clocks of a node go at this rate; its wall clock does not."""
+        """Let the clocks of a node go at this rate from now on; its wall clock does not."""
         node = self.node(name)
         self.trace.add(name, "clock_rate", f"{rate:.4f}")
         node.clock.set_rate(self.loop.now_s, rate)
@@ -360,7 +360,7 @@ class World:
     # Network
 
     def partition(self, one: str, other: str, *, cut: bool = False) -> None:
-        """Blocks both directions between two nodes; `cut` also resets their connections."""
+        """Block both directions between two nodes; `cut` also resets their connections."""
         self.trace.add(one, "partition", f"{other} cut={cut}")
         self.network.block(one, other)
         self.network.block(other, one)
@@ -368,19 +368,19 @@ class World:
             self.network.reset_between(self.node(one), self.node(other))
 
     def block(self, source: str, target: str) -> None:
-        """Blocks one direction: what `source` sends does not reach `target`."""
+        """Block one direction: what `source` sends does not reach `target`."""
         self.trace.add(source, "block", target)
         self.network.block(source, target)
 
     def heal(self) -> None:
-        """Opens every link."""
+        """Open every link."""
         self.trace.add("-", "heal")
         self.network.unblock_all()
 
     # Running
 
     def run(self, until: Coroutine[Any, Any, T] | float) -> T | None:
-        """Runs a scenario to its end, or the world for a number of virtual seconds.
+        """Run a scenario to its end, or the world for a number of virtual seconds.
 
         Raises the scenario's exception, WorldStuck or Livelock; or WorldFailed with all of them if
         a process failed, and again in every later run.
@@ -414,7 +414,7 @@ class World:
         return self.trace.hash()
 
     def close(self) -> None:
-        """Ends every process without running any of their code, and closes the loop."""
+        """End every process without running any of their code, and close the loop."""
         if self.loop.is_closed():
             return
         for node in self.network.nodes.values():
