@@ -105,6 +105,18 @@ class MetadataLoader:
     def add_publisher(self, publisher: MetadataPublisher) -> None:
         """Add a publisher, and publish to it everything known so far as one delta."""
         self._publishers.append(publisher)
+        self._publish_whole(publisher)
+
+    def replace_publisher(self, publisher: MetadataPublisher, successor: MetadataPublisher) -> None:
+        """Add `successor` in the place of a publisher, which gets no more images."""
+        self._publishers[self._publishers.index(publisher)] = successor
+        self._publish_whole(successor)
+
+    def remove_publisher(self, publisher: MetadataPublisher) -> None:
+        """Publish nothing more to it; without effect if it was not added."""
+        self._publishers = [one for one in self._publishers if one is not publisher]
+
+    def _publish_whole(self, publisher: MetadataPublisher) -> None:
         if self.image.offset >= 0:
             if self._whole is None:
                 self._whole = MetadataDelta.between_empty_and(self.image)
@@ -176,26 +188,12 @@ class MetadataLoader:
         return self._coming is not None or self._next_offset < self._committed
 
     def _replay_some(self) -> None:
+        """Compare a part of a snapshot, or replay `TURN_BYTES_MAX`, one batch at least."""
         self._next_turn = None
+        room = TURN_BYTES_MAX
         if self._coming is not None:
             self._compare_some(self._coming)
-        else:
-            self._read_some()
-        if self._is_behind:
-            self._next_turn = asyncio.get_running_loop().call_soon(self._replay_more)
-        self._notify_replayed()
-
-    def _compare_some(self, coming: _Coming) -> None:
-        slices = Slices()
-        for _ in coming.pieces:
-            if slices.is_over():
-                return
-        self._coming = None
-        self.publish(coming.delta, coming.image)
-
-    def _read_some(self) -> None:
-        """Replay up to `TURN_BYTES_MAX` of what is committed, one batch at least."""
-        room = TURN_BYTES_MAX
+            room = 0
         while self._next_offset < self._committed and room > 0:
             batches = self._log.read(Offset(self._next_offset), room)
             invariant(bool(batches), "the log holds every committed record")
@@ -208,6 +206,17 @@ class MetadataLoader:
                     f"offset {self._next_offset - 1} ({error}): upgrade this node",
                 ) from error
             room -= sum([len(batch.payload) for batch in batches])
+        if self._is_behind:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._replay_more)
+        self._notify_replayed()
+
+    def _compare_some(self, coming: _Coming) -> None:
+        slices = Slices()
+        for _ in coming.pieces:
+            if slices.is_over():
+                return
+        self._coming = None
+        self.publish(coming.delta, coming.image)
 
     def _replay_more(self) -> None:
         with HandingTo(self._fail):

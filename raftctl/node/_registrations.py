@@ -27,7 +27,6 @@ from raftctl.metadata.features import (
     level_of,
     supported_ranges,
 )
-from raftctl.metadata.image import MetadataDelta
 from raftctl.metadata.image.types import ControllerImage
 from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
     from raftctl.config import NodeConfig
     from raftctl.loader import MetadataLoader
-    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint, FeatureRange
     from raftctl.metadata.requests import ControllerRequest
     from raftctl.plugins import Broker, ControllerClient
@@ -293,7 +292,7 @@ class BrokerRunner:
         self._fail = fail
         self._task: asyncio.Task[None] | None = None
         self._publishes = False
-        self._is_stopping = False
+        """Whether the loader publishes to the broker."""
         self._hurried = asyncio.Event()
 
     def start(self) -> None:
@@ -301,21 +300,13 @@ class BrokerRunner:
         self._task = asyncio.create_task(self._run())
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Hand images on to the broker, from the first that holds its registration to its stop.
+        """Have the loader publish to the broker from the image on that holds its registration."""
+        self._publish_if_registered(image)
 
-        A broker that closes its logs must take up nothing new: what it opens then stays open.
-        """
-        if self._is_stopping:
-            return
-        if self._publishes:
-            self._broker.publish(delta, image)
-        else:
-            self._publish_first(image)
-
-    def _publish_first(self, image: MetadataImage) -> None:
+    def _publish_if_registered(self, image: MetadataImage) -> None:
         if not self._publishes and 0 <= self._lifecycle.broker_epoch <= image.offset:
             self._publishes = True
-            self._broker.publish(MetadataDelta.between_empty_and(image), image)
+            self._loader.replace_publisher(self, self._broker)
 
     async def stop(self, *, drain: bool) -> None:
         """Stop the broker; to `drain`, let the controller move its leaders away before.
@@ -338,7 +329,8 @@ class BrokerRunner:
                 self._log.warning("controlled_shutdown_ended_early", why=why)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        self._is_stopping = True
+        # A broker that closes its logs must take up nothing new: what it opens then stays open.
+        self._loader.remove_publisher(self._broker if self._publishes else self)
         await self._broker.stop()
 
     def hurry(self) -> None:
@@ -353,7 +345,7 @@ class BrokerRunner:
             self._loader.add_publisher(self._lifecycle)
             await self._lifecycle.register(endpoints)
             # The registration may be in the newest image already, and nothing new come for long.
-            self._publish_first(self._loader.image)
+            self._publish_if_registered(self._loader.image)
             await self._lifecycle.run()
 
 

@@ -612,8 +612,11 @@ class RaftDriver:
         self._draining = True
         with HandingTo(self._effects.give_up):
             while (self._queue or self._effects.has_commits) and not self._stopped:
-                if self._queue:
-                    self._handle_one(self._queue.popleft())
+                for each in self._next_events():
+                    self.flight_recorder.append(without_records(each))
+                    for effect in self._core.handle(each, self._now_ms()):
+                        self.flight_recorder.append(without_records(effect))
+                        self._effects.perform(effect)
                 if not self._queue:
                     self._effects.start_flush()
                 if not self._queue:
@@ -624,17 +627,16 @@ class RaftDriver:
             self._arm_timer()
         self._draining = False
 
-    def _handle_one(self, event: events.Event) -> None:
-        due = [event]
+    def _next_events(self) -> Sequence[events.Event]:
+        """Take the event that is queued first, with what has to be proposed before it."""
+        if not self._queue:
+            return ()
+        event = self._queue.popleft()
         if self._accumulator and self._may_change_voters(event):
             # Records that `append` has promised offsets to stand in the log before the voters'
             # record, which the core appends on its own at the log's end.
-            due = [*self._accumulator.drain(), event]
-        for each in due:
-            self.flight_recorder.append(without_records(each))
-            for effect in self._core.handle(each, self._now_ms()):
-                self.flight_recorder.append(without_records(effect))
-                self._effects.perform(effect)
+            return (*self._accumulator.drain(), event)
+        return (event,)
 
     def _may_change_voters(self, event: events.Event) -> bool:
         """Whether the core may append a record of its own with this event."""

@@ -126,7 +126,7 @@ EDITS = (
     ),
     Edit(
         "promised_after_the_voters_record",
-        "quorum._driver:RaftDriver._handle_one",
+        "quorum._driver:RaftDriver._next_events",
         "self._accumulator and self._may_change_voters(event)",
         "False",
         "unit/raftctl/quorum/test_voters.py::test_what_has_been_promised_an_offset_stands_before_the_voters_record",

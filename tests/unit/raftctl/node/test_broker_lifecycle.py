@@ -80,6 +80,13 @@ class Loader:
     def add_publisher(self, publisher: Any) -> None:
         self.publishers.append(publisher)
 
+    def replace_publisher(self, publisher: Any, successor: Any) -> None:
+        self.publishers[self.publishers.index(publisher)] = successor
+        successor.publish(MetadataDelta.between_empty_and(self.image), self.image)
+
+    def remove_publisher(self, publisher: Any) -> None:
+        self.publishers = [one for one in self.publishers if one is not publisher]
+
     def commit(self, record: Record, offset: int) -> None:
         delta = MetadataDelta(self.image)
         delta.replay(record, offset)
