@@ -126,6 +126,7 @@ class KafkaBroker:
             cluster_id=self._context.cluster_id,
             listener=listener,
             replicas=self.replicas,
+            prepare=self.replicas.preparing.prepare,
             metadata=self._metadata,
             controller=self._context.controller,
             producer_ids=self._producer_ids,

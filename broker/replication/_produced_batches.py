@@ -21,13 +21,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.log.batches import validation
-from raftctl.errors import KafkaError, invariant
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from broker.log.partition_log import PartitionLog
     from broker.replication.partition import Partition
+    from broker.replication.purgatory import Awaited
     from broker.types import Appendable, AppendResult, TopicPartition
     from raftctl.runtime.api import Buffer, Worker
 
@@ -47,21 +48,24 @@ class Preparing:
         self._wall_ms = wall_ms
 
     def prepare(
-        self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+        self, entries: Sequence[tuple[TopicPartition, Buffer]]
     ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
         """Return what to append for each entry, later if a worker has to prepare some of it.
 
-        For a refused entry that is the KafkaError. The batch of a partition that is not here is
-        unchanged.
+        For a refused entry, and one of a partition that another broker leads, that is the
+        KafkaError. The batch of a partition that is not here is unchanged.
         """
+        wall_ms = self._wall_ms()
         ready: list[Appendable] = []
         left: list[int] = []
         for index, (partition, batch) in enumerate(entries):
             replica = self._replicas.get(partition)
             prepared: Appendable | None = batch
-            if replica is not None:
+            if replica is not None and not replica.state.is_leader:
+                prepared = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif replica is not None:
                 try:
-                    prepared = replica.prepared_at_once(batch, acks, self._wall_ms())
+                    prepared = validation.prepared_at_once(batch, replica.log.config, wall_ms)
                 except KafkaError as error:
                     prepared = error
             if prepared is None:
@@ -113,13 +117,16 @@ class AckFlusher:
         self._running: dict[Partition, None] = {}
 
     def answer(
-        self, results: list[AppendResult], appended: Sequence[Partition | None]
+        self, results: list[AppendResult], appended: Mapping[int, Awaited]
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
-        """Return the results of acks=1, once the flushes that are due are done."""
+        """Return the results of acks=1, once the flushes that are due are done.
+
+        `appended` has the partitions without an error, by index into the results.
+        """
         flushes = {
-            index: replica.log.flush_through(replica.log.log_end_offset)
-            for index, replica in enumerate(appended)
-            if replica is not None and replica.is_flush_due and not results[index].error
+            index: one.replica.log.flush_through(one.replica.log.log_end_offset)
+            for index, one in appended.items()
+            if one.replica.is_flush_due
         }
         if not flushes:
             return results

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from broker.background import Background
 from broker.log import LogListener
-from broker.log.batches.validation import NotOneBatchError, RecordsRefusedError
 from broker.replication._controller_reports import DirectoryAssignments, IsrManager
 from broker.replication._partition_changes import (
     PartitionChangeQueue,
@@ -57,29 +56,11 @@ if TYPE_CHECKING:
     from broker.types import Appendable, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.image import MetadataDelta
     from raftctl.plugins import BrokerContext
-    from raftctl.runtime.api import Buffer
-
-
-_WITHOUT_LOG_START = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
 
 
 def _topic_id(image: MetadataImage, partition: TopicPartition) -> UUID | None:
     topic = image.topics.by_name(partition.topic)
     return None if topic is None else topic.topic_id
-
-
-def _tells_log_start(refusal: KafkaError) -> bool:
-    """Return whether the response has the log start.
-
-    A producer compares it with its last offset, to distinguish expired from lost records (KIP-360).
-    """
-    return refusal.code not in _WITHOUT_LOG_START and not isinstance(refusal, NotOneBatchError)
 
 
 def _strays(logs: LogManager, image: MetadataImage, broker_id: int) -> list[TopicPartition]:
@@ -132,7 +113,8 @@ class ReplicaManager(LogListener):
         lookups = context.runtime.worker("offset-lookups")
         self._offsets = OffsetLookups(lookups, self._replicas, self._absence)
         preparer = context.runtime.worker("prepare-produced")
-        self._preparing = Preparing(preparer, self._replicas, context.runtime.wall_ms)
+        self.preparing = Preparing(preparer, self._replicas, context.runtime.wall_ms)
+        """For batches, before `append`."""
         self._ack_flusher = AckFlusher(self._flushed)
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
@@ -216,7 +198,7 @@ class ReplicaManager(LogListener):
         self._deletes.close()
         self._cold_reads.close()
         self._offsets.close()
-        self._preparing.close()
+        self.preparing.close()
         await self._logs.stop(self._context.broker_epoch())
 
     # --- images ---------------------------------------------------------------------------------
@@ -410,12 +392,6 @@ class ReplicaManager(LogListener):
 
     # --- produce --------------------------------------------------------------------------------
 
-    def prepare(
-        self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
-    ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
-        """Return what to append for each produced batch, later if that takes long."""
-        return self._preparing.prepare(acks, entries)
-
     def append(
         self,
         acks: int,
@@ -429,41 +405,35 @@ class ReplicaManager(LogListener):
         `timeout_ms` as REQUEST_TIMED_OUT: then the batch may still be committed.
         """
         results: list[AppendResult] = []
-        awaited: dict[int, Awaited] = {}
+        appended: dict[int, Awaited] = {}
+        now_ms, wall_ms = self._now_ms(), self._context.runtime.wall_ms()
         for index, (partition, batch) in enumerate(entries):
-            result, required_offset = self._append_one(partition, batch, acks)
+            replica = self._replicas.get(partition)
+            if replica is None:
+                results.append(AppendResult(self._absence(partition)))
+                continue
+            result, end_offset = replica.append(batch, acks, now_ms, wall_ms)
             results.append(result)
-            if acks == ALL_IN_SYNC and result.error is ErrorCode.NONE:
-                awaited[index] = Awaited(self._replicas[partition], required_offset)
+            if result.error is ErrorCode.NONE:
+                appended[index] = Awaited(replica, end_offset)
+                self._ack_flusher.request(replica)
         # After all appends, so that a Fetch that waits for several partitions finds all of them.
         for partition, _ in entries:
             self._wake(partition)
+        if acks == 0:
+            return results
+        if acks != ALL_IN_SYNC:
+            return self._ack_flusher.answer(results, appended)
+        # Two batches may be of one partition, so this is asked after the last of them.
+        awaited = {
+            index: one
+            for index, one in appended.items()
+            if one.replica.state.acknowledged(one.required_offset) is not ErrorCode.NONE
+        }
         if not awaited:
-            appended = [self._replicas.get(partition) for partition, _ in entries]
-            return results if acks == 0 else self._ack_flusher.answer(results, appended)
+            return results
         operation = DelayedProduce(self._loop, results, awaited)
-        if operation.complete_at_once():
-            return operation.answer()
         return self._produces.wait(operation, operation.partitions, timeout_ms)
-
-    def _append_one(
-        self, partition: TopicPartition, batch: Appendable, acks: int
-    ) -> tuple[AppendResult, int]:
-        replica = self._replicas.get(partition)
-        if replica is None:
-            return AppendResult(self._absence(partition)), -1
-        try:
-            done = replica.append(batch, acks, self._now_ms(), self._context.runtime.wall_ms())
-        except KafkaError as error:
-            # One partition's refusal is no reason to refuse the others of the request.
-            hint = replica.hint_for(error.code)
-            start = replica.log.log_start_offset if _tells_log_start(error) else -1
-            bad = error.records if isinstance(error, RecordsRefusedError) else {}
-            return AppendResult(error.code, -1, -1, start, error.message, hint, bad), -1
-        self._ack_flusher.request(replica)
-        start = replica.log.log_start_offset
-        result = AppendResult(ErrorCode.NONE, done.base_offset, done.log_append_time_ms, start)
-        return result, done.next_offset
 
     # --- fetch ----------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ EDITS = (
         "broker.apis.data._produce:_append_prepared",
         "results = append(entries)",
         "results = append([*entries, *entries])",
-        f"{_UNIT}apis/test_data.py::test_produce_appends_and_tells_the_offset",
+        f"{_UNIT}apis/test_data.py::test_produce_appends_and_tells_the_offset[1-3]",
     ),
     Edit(
         "producer_id_is_given_twice",

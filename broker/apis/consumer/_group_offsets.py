@@ -87,11 +87,14 @@ def handle_commit(
     knows_epochs = request.version >= _KNOWS_EPOCHS
     commit = Commit(body["group_id"], caller, tuple(offsets), knows_epochs=knows_epochs)
 
-    def answer(errors: Errors) -> wire.OffsetCommitResponse:
+    committed = ask_any(context, commit, commit.group_id)
+
+    def answer() -> wire.OffsetCommitResponse:
+        errors = committed.result()
         named = [topic for topic in body["topics"] if topic["partitions"]]
         return {"topics": [_commit_answer(context, topic, errors) for topic in named]}
 
-    return Reply.of(ask_any(context, commit, commit.group_id), answer)
+    return Reply(committed, answer)
 
 
 async def handle_commit_in_transaction(

@@ -74,7 +74,7 @@ def handle_join(
         topics=context.metadata.image.topics,
     )
     joined = ask(context, join, join.group_id)
-    return Reply.of(joined, lambda message: _named(request, message))
+    return Reply(joined, lambda: _named(request, joined.result()))
 
 
 def _named(
@@ -161,7 +161,7 @@ def handle_leave(
     left = ask(context, leave, body["group_id"])
     if batched:
         return Reply(left, left.result)
-    return Reply.of(left, lambda message: {"error_code": message["members"][0]["error_code"]})
+    return Reply(left, lambda: {"error_code": left.result()["members"][0]["error_code"]})
 
 
 def refuse_leave(

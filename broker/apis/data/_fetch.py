@@ -68,7 +68,11 @@ def handle(
         whole = [one if isinstance(one, FetchResult) else next(found) for one in asked]
         return _answer(context, turn, [*whole, *found], [one.key for one in known[count:]])
 
-    return shape(results) if isinstance(results, list) else Reply.of(results, shape)
+    return (
+        shape(results)
+        if isinstance(results, list)
+        else Reply(results, lambda: shape(results.result()))
+    )
 
 
 def refuse(
@@ -139,7 +143,7 @@ def _params(context: ApiContext, body: wire.FetchRequest, first: int) -> FetchPa
     return FetchParams(
         replica_id=_replica_id(body),
         replica_epoch=_replica_epoch(body),
-        max_wait_ms=context.bounded_wait_ms(body["max_wait_ms"]),
+        max_wait_ms=min(body["max_wait_ms"], context.wait_ms_max),
         min_bytes=body["min_bytes"],
         max_bytes=min(body["max_bytes"], context.config.fetch_max_bytes),
         read_committed=body["isolation_level"] == _READ_COMMITTED,

@@ -34,11 +34,11 @@ def handle_delete_records(
     body = request.body
     asked = _asked(body)
     allowed = [(key, offset) for key, offset in asked if key.topic not in INTERNAL_TOPICS]
-    timeout_ms = context.bounded_wait_ms(max(body["timeout_ms"], 0))
+    timeout_ms = min(max(body["timeout_ms"], 0), context.wait_ms_max)
     results = context.replicas.delete_records(timeout_ms, allowed)
     if isinstance(results, list):
         return _deleted(asked, results)
-    return Reply.of(results, lambda done: _deleted(asked, done))
+    return Reply(results, lambda: _deleted(asked, results.result()))
 
 
 def refuse_delete_records(

@@ -78,7 +78,7 @@ def handle_list_offsets(
             found[lookup.partition] = OffsetResult(result.error) if is_tiered else result
         return _listed({one: found[one] for one in asked})
 
-    return shape(found) if isinstance(found, list) else Reply.of(found, shape)
+    return shape(found) if isinstance(found, list) else Reply(found, lambda: shape(found.result()))
 
 
 def _asked(

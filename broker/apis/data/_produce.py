@@ -56,8 +56,13 @@ def handle(
     body = request.body
     if body["acks"] not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    entries = _entries(body)
-    prepared = context.replicas.prepare(body["acks"], entries)
+    entries: list[Entry] = []
+    for topic in body["topic_data"]:
+        for data in topic["partition_data"]:
+            # The request lets go of it, so that its frame is not kept until the answer leaves.
+            batch, data["records"] = data["records"], None
+            entries.append((TopicPartition(topic["name"], data["index"]), batch or b""))
+    prepared = context.prepare(entries)
     if isinstance(prepared, list):
         return _append_prepared(context, request, entries, prepared)
     return _append_later(context, request, entries, prepared)
@@ -83,9 +88,8 @@ def _append_prepared(
 ) -> _Answer | Reply[_Answer] | Coroutine[Any, Any, _Answer]:
     body = request.body
     entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
-    append = partial(
-        context.replicas.append, body["acks"], context.bounded_wait_ms(body["timeout_ms"])
-    )
+    timeout_ms = min(body["timeout_ms"], context.wait_ms_max)
+    append = partial(context.replicas.append, body["acks"], timeout_ms)
     held = _held(context, request, sent)
     if held:
         free = [entry for index, entry in enumerate(entries) if index not in held]
@@ -93,7 +97,7 @@ def _append_prepared(
     results = append(entries)
     if isinstance(results, list):
         return _answer(context, body, results)
-    return Reply.of(results, lambda done: _answer(context, body, done))
+    return Reply(results, lambda: _answer(context, body, results.result()))
 
 
 def _held(
@@ -187,16 +191,6 @@ def refuse(
     count = sum(len(topic["partition_data"]) for topic in request.body["topic_data"])
     result = AppendResult(error.code, message=error.message)
     return _answer(context, request.body, [result] * count)
-
-
-def _entries(body: wire.ProduceRequest) -> list[Entry]:
-    """The batches in order of the request, which drops its hold on them."""
-    entries: list[Entry] = []
-    for topic in body["topic_data"]:
-        for data in topic["partition_data"]:
-            batch, data["records"] = data["records"], None
-            entries.append((TopicPartition(topic["name"], data["index"]), batch or b""))
-    return entries
 
 
 def _answer(context: ApiContext, body: wire.ProduceRequest, results: list[AppendResult]) -> _Answer:

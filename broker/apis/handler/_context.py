@@ -48,14 +48,6 @@ class Replicas(Protocol):
     What a call does to the logs is done when it returns; only the answer may come later.
     """
 
-    def prepare(
-        self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
-    ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
-        """Validate each produced batch and return it as it is appended, later if that takes long.
-
-        Nothing is done to the logs yet.
-        """
-
     def append(
         self,
         acks: int,
@@ -100,6 +92,18 @@ class Replicas(Protocol):
         """Describe each of `log.dirs`: its size, and the replicas it holds."""
 
 
+class Prepare(Protocol):
+    """`Preparing.prepare`."""
+
+    def __call__(
+        self, entries: Sequence[tuple[TopicPartition, Buffer]]
+    ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
+        """Validate each produced batch and return it as it is appended, later if that takes long.
+
+        Nothing is done to the logs yet.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class ApiContext:
     """The broker as the handlers of one listener see it."""
@@ -109,6 +113,7 @@ class ApiContext:
     listener: str
     replicas: Replicas
     metadata: MetadataCache
+    prepare: Prepare
     controller: ControllerClient
     producer_ids: ProducerIds
     sessions: FetchSessions
@@ -125,12 +130,13 @@ class ApiContext:
     authorizes: bool = False
     """True if an authorizer enforces the rules of access: there is none yet."""
 
-    def bounded_wait_ms(self, wanted_ms: int) -> int:
-        """Return the time for which a request may wait that asks for `wanted_ms`.
+    @property
+    def wait_ms_max(self) -> int:
+        """The longest time that a request may wait, whatever it asks for.
 
         A client that has gone is not noticed before its request is answered.
         """
-        return min(wanted_ms, self.config.connections_max_idle_ms)
+        return self.config.connections_max_idle_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,6 @@ class Reply(Generic[Result]):
         """True if the effects of the request are complete, and only its response is later."""
 
     @classmethod
-    def of(cls, future: asyncio.Future[Any], shape: Callable[[Any], Result]) -> Reply[Result]:
-        """Return the reply that `shape` makes from the future's result."""
-        return cls(future, lambda: shape(future.result()))
-
-    @classmethod
     def run(cls, work: Coroutine[Any, Any, Result]) -> Reply[Result]:
         """Start a task whose result is the reply; it has not acted until it is done."""
         task = asyncio.get_running_loop().create_task(work)

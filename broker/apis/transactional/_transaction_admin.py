@@ -40,7 +40,7 @@ def handle_markers(
     results = context.replicas.append(ALL_IN_SYNC, timeout_ms, entries)
     if isinstance(results, list):
         return _written(context, body, entries, results)
-    return Reply.of(results, lambda done: _written(context, body, entries, done))
+    return Reply(results, lambda: _written(context, body, entries, results.result()))
 
 
 def refuse_markers(

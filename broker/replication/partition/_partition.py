@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.log.batches import validation
+from broker.log.batches.validation import NotOneBatchError, RecordsRefusedError
 from broker.log.segments import Limits
 from broker.replication.partition._partition_state import (
     UNKNOWN_EPOCH,
@@ -24,6 +24,7 @@ from broker.types import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
+    AppendResult,
     EndMarker,
     EpochEndOffset,
     FetchParams,
@@ -44,14 +45,29 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.log.batches.records import Search
-    from broker.log.partition_log import Appended, PartitionLog
+    from broker.log.partition_log import PartitionLog
     from broker.log.segments.aborted_index import AbortedTransaction
     from broker.replication.partition._fetch_session_index import FetchSessionIndex
     from broker.replication.partition._transaction_guards import Guard, Sender
-    from broker.types import Appendable, FetchKey, Prepared
+    from broker.types import Appendable, FetchKey
     from raftctl.metadata.image import PartitionImage
 
+_WITHOUT_LOG_START = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def _tells_log_start(refusal: KafkaError) -> bool:
+    """Return whether the response has the log start.
+
+    A producer compares it with its last offset, to distinguish expired from lost records (KIP-360).
+    """
+    return refusal.code not in _WITHOUT_LOG_START and not isinstance(refusal, NotOneBatchError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,40 +133,43 @@ class Partition:
 
     # --- leading --------------------------------------------------------------------------------
 
-    def prepared_at_once(self, batch: Buffer, acks: int, wall_ms: int) -> Prepared | None:
-        """Return what to append for a produced batch; None if preparing it may take long.
+    def append(
+        self, what: Appendable, acks: int, now_ms: int, wall_ms: int
+    ) -> tuple[AppendResult, int]:
+        """Append a produced batch, or a marker; return the result, and the offset after it or -1.
 
-        Raises KafkaError as `append` does.
+        Errors of the result: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or what is wrong with the
+        batch or the marker.
         """
-        self._check_appends(acks)
-        return validation.prepared_at_once(batch, self.log.config, wall_ms)
-
-    def append(self, what: Appendable, acks: int, now_ms: int, wall_ms: int) -> Appended:
-        """Append a produced batch, or a marker. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
-        NOT_ENOUGH_REPLICAS, or what is wrong with the batch or the marker.
-        """
-        self._check_appends(acks)
-        if isinstance(what, KafkaError):
-            raise what
-        if isinstance(what, EndMarker):
-            appended = self.log.append_marker(what, self.state.leader_epoch, wall_ms)
-            self.guards.ended(what)
-        elif isinstance(what, OwnBatch):
-            appended = self.log.append_as_leader(
-                what.data, self.state.leader_epoch, wall_ms, is_sequenced=False
-            )
-        else:
-            appended = self.log.append_as_leader(what, self.state.leader_epoch, wall_ms)
+        state, log = self.state, self.log
+        try:
+            if not state.is_leader:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if acks == ALL_IN_SYNC and state.is_under_min_insync:
+                needed = state.effective_min_insync
+                text = f"{len(state.isr)} replicas in sync, {needed} are required"
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+            if isinstance(what, KafkaError):
+                raise what
+            if isinstance(what, EndMarker):
+                done = log.append_marker(what, state.leader_epoch, wall_ms)
+                self.guards.ended(what)
+            elif isinstance(what, OwnBatch):
+                done = log.append_as_leader(
+                    what.data, state.leader_epoch, wall_ms, is_sequenced=False
+                )
+            else:
+                done = log.append_as_leader(what, state.leader_epoch, wall_ms)
+        except KafkaError as error:
+            # One partition's refusal is no reason to refuse the others of the request.
+            hint = self.hint_for(error.code)
+            start = log.log_start_offset if _tells_log_start(error) else UNKNOWN_OFFSET
+            bad = error.records if isinstance(error, RecordsRefusedError) else {}
+            return AppendResult(error.code, -1, -1, start, error.message, hint, bad), -1
         self.advance(now_ms)
-        return appended
-
-    def _check_appends(self, acks: int) -> None:
-        state = self.state
-        if not state.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == ALL_IN_SYNC and state.is_under_min_insync:
-            text = f"{len(state.isr)} replicas in sync, {state.effective_min_insync} are required"
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        start = log.log_start_offset
+        result = AppendResult(ErrorCode.NONE, done.base_offset, done.log_append_time_ms, start)
+        return result, done.next_offset
 
     # --- beginning transactions -----------------------------------------------------------------
 

@@ -48,13 +48,6 @@ class _AwaitsReplicas(DelayedOperation["list[A]"], Generic[A]):
         """The partitions that it waits for."""
         return [one.replica.partition for one in self._awaited.values()]
 
-    def complete_at_once(self) -> bool:
-        """Take the results that are known already; return whether those are all."""
-        for index, one in list(self._awaited.items()):
-            if self._resolve(index, one):
-                del self._awaited[index]
-        return not self._awaited
-
     def is_complete_after(self, partition: TopicPartition) -> bool:
         """Take the result of this partition, if it is known now; return whether all are."""
         for index, one in list(self._awaited.items()):
@@ -114,6 +107,13 @@ class DelayedDelete(_AwaitsReplicas[DeletedRecords]):
         """`lives` returns whether a broker is registered and not fenced."""
         super().__init__(loop, results, awaited)
         self._lives = lives
+
+    def complete_at_once(self) -> bool:
+        """Take the results that are known already; return whether those are all."""
+        for index, one in list(self._awaited.items()):
+            if self._resolve(index, one):
+                del self._awaited[index]
+        return not self._awaited
 
     def _resolve(self, index: int, one: Awaited) -> bool:
         error, low_watermark = one.replica.low_watermark(self._lives)

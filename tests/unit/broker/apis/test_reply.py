@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 async def test_the_result_is_computed_from_that_of_the_future() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    reply = Reply.of(future, lambda number: f"{number} records").then(lambda result: result() + "!")
+    reply = Reply(future, lambda: f"{future.result()} records").then(lambda result: result() + "!")
     assert (reply.is_done, reply.has_acted) == (False, True)
     future.set_result(3)
     assert reply.is_done
@@ -31,7 +31,7 @@ async def test_a_step_may_turn_an_error_into_a_result() -> None:
             return -error.code
 
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    reply = Reply.of(future, lambda number: number)
+    reply = Reply(future, future.result)
     future.set_exception(KafkaError(ErrorCode.INVALID_REQUEST))
     assert reply.then(refuse).result() == -ErrorCode.INVALID_REQUEST
     with pytest.raises(KafkaError):
@@ -41,7 +41,7 @@ async def test_a_step_may_turn_an_error_into_a_result() -> None:
 async def test_only_its_own_task_is_cancelled() -> None:
     """An append that waits for replication cannot be taken back; a handler's task can."""
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    Reply.of(future, lambda number: number).cancel()
+    Reply(future, future.result).cancel()
     assert not future.done()
     reply = Reply.run(asyncio.sleep(3_600))
     assert not reply.has_acted
@@ -55,7 +55,7 @@ async def test_only_its_own_task_is_cancelled() -> None:
 
 async def test_a_waiter_that_gives_up_leaves_the_future_to_the_others() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    reply = Reply.of(future, lambda number: number)
+    reply = Reply(future, future.result)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(reply.wait(), 0.001)
     future.set_result(1)

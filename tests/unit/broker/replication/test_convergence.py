@@ -66,7 +66,8 @@ class Replica:
             self.replica.log.epochs.assign(image.leader_epoch, self.replica.log.log_end_offset)
 
     def write(self, value: bytes) -> None:
-        self.replica.append(make_batch([value]), 1, 0, 0)
+        result, _ = self.replica.append(make_batch([value]), 1, 0, 0)
+        assert result.error is ErrorCode.NONE
 
     def copy(self, leader: Replica, max_bytes: int = 1 << 20) -> ErrorCode:
         """One round of a follower's fetch."""

@@ -140,7 +140,7 @@ async def test_who_does_not_lead_prepares_nothing(walked_by: list[str]) -> None:
     async with World() as world:
         world.create_topic(leader=2)
         entries = [(world.nodes[1].replica().partition, LARGE["many records"])]
-        (refused,) = world.nodes[1].replicas.prepare(1, entries)
+        (refused,) = world.nodes[1].replicas.preparing.prepare(entries)
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert walked_by == []

@@ -287,6 +287,7 @@ class Node:
             cluster_id="cluster",
             listener="PLAINTEXT",
             replicas=self.replicas,
+            prepare=self.replicas.preparing.prepare,
             metadata=self.metadata,
             controller=self._controller,
             producer_ids=ProducerIds(self._controller, self.id, self._broker_epoch),

@@ -98,9 +98,8 @@ class FakeReplicas:
         self.fetches: list[tuple[FetchParams, list[FetchPartition]]] = []
         self._polls: list[asyncio.Future[None]] = []
 
-    def prepare(self, acks: int, entries: Sequence[tuple[TopicPartition, Any]]) -> list[Any]:
+    def prepare(self, entries: Sequence[tuple[TopicPartition, Any]]) -> list[Any]:
         """Takes every batch as it is."""
-        del acks
         return [batch for _, batch in entries]
 
     def append(
@@ -343,6 +342,7 @@ class FakeBroker:
             cluster_id="a-cluster",
             listener="PLAINTEXT",
             replicas=self.replicas,
+            prepare=self.replicas.prepare,
             metadata=self.metadata,
             controller=self.controller,
             producer_ids=ProducerIds(self.controller, 1, lambda: 7),
