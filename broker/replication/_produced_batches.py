@@ -52,22 +52,23 @@ class Preparing:
     ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
         """Return what to append for each entry, later if a worker has to prepare some of it.
 
-        For a refused entry, and one of a partition that another broker leads, that is the
-        KafkaError. The batch of a partition that is not here is unchanged.
+        For a refused entry that is the KafkaError, NOT_LEADER_OR_FOLLOWER unless this broker leads
+        the partition. It stays so if the broker takes the lead before `append`: a batch that no one
+        has looked at may begin a transaction, of which the coordinator must be asked first.
         """
         wall_ms = self._wall_ms()
         ready: list[Appendable] = []
         left: list[int] = []
         for index, (partition, batch) in enumerate(entries):
             replica = self._replicas.get(partition)
-            prepared: Appendable | None = batch
-            if replica is not None and not replica.state.is_leader:
-                prepared = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            elif replica is not None:
-                try:
-                    prepared = validation.prepared_at_once(batch, replica.log.config, wall_ms)
-                except KafkaError as error:
-                    prepared = error
+            if replica is None or not replica.state.is_leader:
+                ready.append(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                continue
+            prepared: Appendable | None
+            try:
+                prepared = validation.prepared_at_once(batch, replica.log.config, wall_ms)
+            except KafkaError as error:
+                prepared = error
             if prepared is None:
                 left.append(index)
             ready.append(batch if prepared is None else prepared)
@@ -88,10 +89,10 @@ class Preparing:
         return ready
 
     async def _on_worker(self, partition: TopicPartition, batch: Buffer) -> Appendable:
-        # It may have left while earlier batches were prepared: `append` says so to the client.
+        # It may have left while earlier batches were prepared.
         replica = self._replicas.get(partition)
         if replica is None:
-            return batch
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         pause = self._worker.pause
         call = partial(validation.prepared, batch, replica.log.config, self._wall_ms(), pause=pause)
         try:

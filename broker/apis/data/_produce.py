@@ -17,9 +17,9 @@ from broker.apis.discovery import current_leader, node_endpoints
 from broker.apis.handler import ApiContext, HangUpError, Reply
 from broker.log.batches.compression import ZSTD
 from broker.log.batches.record_batch import is_packed_with
-from broker.replication.partition import sender_of
+from broker.replication.partition import Sender
 from broker.transactions import Check
-from broker.types import INTERNAL_TOPICS, AppendResult, TopicPartition
+from broker.types import INTERNAL_TOPICS, AppendResult, Prepared, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _append_prepared(
     entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
     timeout_ms = min(body["timeout_ms"], context.wait_ms_max)
     append = partial(context.replicas.append, body["acks"], timeout_ms)
-    held = _held(context, request, sent)
+    held = _held(context, request, sent, prepared)
     if held:
         free = [entry for index, entry in enumerate(entries) if index not in held]
         return _append_held(context, request, entries, held, append(free), append)
@@ -101,21 +101,25 @@ def _append_prepared(
 
 
 def _held(
-    context: ApiContext, request: Request[wire.ProduceRequest], entries: Sequence[Entry]
+    context: ApiContext,
+    request: Request[wire.ProduceRequest],
+    sent: Sequence[Entry],
+    prepared: Sequence[Appendable],
 ) -> Held:
     held: dict[int, AppendResult | Check] = {}
-    for index, (partition, batch) in enumerate(entries):
-        sender = sender_of(batch)
+    for index, ((partition, batch), one) in enumerate(zip(sent, prepared, strict=True)):
         if partition.topic in INTERNAL_TOPICS:
             text = f"only coordinators write to {partition.topic}"
             held[index] = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=text)
         elif request.version < _TAKES_ZSTD and _is_packed_too_early(context, partition, batch):
             text = f"zstd needs Produce version {_TAKES_ZSTD} or later, not {request.version}"
             held[index] = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=text)
-        elif sender is not None:
+        elif isinstance(one, Prepared) and one.header.is_transactional:
             if request.body["transactional_id"] is None:
                 text = "records of a transaction without its transactional id"
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+            header = one.header
+            sender = Sender(header.producer_id, header.producer_epoch, header.base_sequence)
             check = context.verifier.begin(partition, sender, adds=_adds(request))
             if check is not None:
                 held[index] = check

@@ -29,7 +29,7 @@ from broker.replication.partition._fetch_session_index import FetchSessionIndex
 from broker.replication.partition._partition import Fetched, Partition
 from broker.replication.partition._partition_state import IsrProposal, PartitionState
 from broker.replication.partition._throttle import Throttle, Throttles
-from broker.replication.partition._transaction_guards import Guard, Sender, sender_of
+from broker.replication.partition._transaction_guards import Guard, Sender
 
 __all__ = [
     "FetchSessionIndex",
@@ -41,5 +41,4 @@ __all__ = [
     "Sender",
     "Throttle",
     "Throttles",
-    "sender_of",
 ]

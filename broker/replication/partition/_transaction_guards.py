@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log.batches.record_batch import HEADER_BYTES, NO_SEQUENCE, TRANSACTIONAL, parse_header
+from broker.log.batches.record_batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from broker.types import EndMarker
-    from raftctl.runtime.api import Buffer
 
 _HELD_MAX = 10_000
-_ATTRIBUTES_AT = 22
 
 
 class Sender(NamedTuple):
@@ -81,11 +79,3 @@ class TransactionGuards:
         for producer_id, epoch in list(self._held):
             if producer_id == marker.producer_id and epoch <= newest:
                 del self._held[producer_id, epoch]
-
-
-def sender_of(batch: Buffer) -> Sender | None:
-    """Return the sender of a transactional batch; None for another one, or for no batch."""
-    if len(batch) < HEADER_BYTES or not batch[_ATTRIBUTES_AT] & TRANSACTIONAL:
-        return None
-    header = parse_header(batch)
-    return Sender(header.producer_id, header.producer_epoch, header.base_sequence)

@@ -314,7 +314,7 @@ async def test_records_reach_the_log_without_a_copy(
 
     monkeypatch.setattr(broker.replicas, "append", append)
     dispatch(broker.context, frame)
-    assert seen[0].obj is frame
+    assert seen[0].batch.obj is frame
 
 
 async def test_a_topic_without_partitions_is_not_in_the_answer(broker: FakeBroker) -> None:

@@ -18,6 +18,7 @@ from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, Produ
 from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator import Coordinator
 from broker.groups._core import GroupCore
+from broker.log.batches.record_batch import HEADER_BYTES, parse_header
 from broker.protocol import codec
 from broker.server import ConnectionLimits, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
@@ -33,6 +34,7 @@ from broker.types import (
     OffsetLookup,
     OffsetResult,
     OwnBatch,
+    Prepared,
     ProducerFacts,
     TopicPartition,
 )
@@ -100,7 +102,10 @@ class FakeReplicas:
 
     def prepare(self, entries: Sequence[tuple[TopicPartition, Any]]) -> list[Any]:
         """Takes every batch as it is."""
-        return [batch for _, batch in entries]
+        return [
+            Prepared(batch, parse_header(batch)) if len(batch) >= HEADER_BYTES else batch
+            for _, batch in entries
+        ]
 
     def append(
         self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Any]]
@@ -211,7 +216,9 @@ class FakeReplicas:
         return FetchResult(ErrorCode.NONE, log.end, log.end, 0, records)
 
 
-def _data(records: Buffer | OwnBatch) -> Buffer:
+def _data(records: Buffer | OwnBatch | Prepared) -> Buffer:
+    if isinstance(records, Prepared):
+        return records.batch
     return records.data if isinstance(records, OwnBatch) else records
 
 
