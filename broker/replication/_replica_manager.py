@@ -104,8 +104,8 @@ class ReplicaManager(LogListener):
         self._deletes: Purgatory[list[DeletedRecords]] = Purgatory(self._loop)
         self._background = Background(context.fail)
         self._changes = RoleChanges(context.runtime.log)
-        self._new_replicas = PartitionChangeQueue(self._take, self._changes.log_changes)
-        self._changed = PartitionChangeQueue(self._take, self._changes.log_changes)
+        self._new_replicas = PartitionChangeQueue(self._apply, self._changes.log_changes)
+        self._changed = PartitionChangeQueue(self._apply, self._changes.log_changes)
         """Of partitions that are here; no partition is in both queues."""
         self._brokers = BrokerDirectory(context.config.inter_broker_listener)
         readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
@@ -209,45 +209,53 @@ class ReplicaManager(LogListener):
         New replicas and changes are queued and applied a few at a time, except those of internal
         topics.
         """
-        # With the first image, and before any replica takes a log over: later no log is a stray.
         if self._image is EMPTY_IMAGE:
-            for path in self._logs.keep_one(partial(_topic_id, image)):
-                self._context.runtime.log.warning("second_log_set_aside", path=path)
-            for partition in _strays(self._logs, image, self._broker_id):
-                self._context.runtime.log.warning("stray_log", partition=str(partition))
-                self._logs.delete(partition, aside=True)
+            self._set_strays_aside(image)
         self._image = self._brokers.image = image
         for topic in delta.deleted_topics.values():
             for partition_id in range(len(topic.partitions)):
                 self._drop(TopicPartition(topic.name, partition_id), topic.topic_id)
         self._reconfigure(delta.changed_configs)
         for change in delta.changed_topics.values():
-            for partition_id in sorted(change.partitions):
+            for partition_id, after in sorted(change.partitions.items()):
                 partition = TopicPartition(change.name, partition_id)
-                self._apply(partition, change.topic_id, change.partitions[partition_id])
+                replica = self._replicas.get(partition)
+                if self._broker_id not in after.replicas:
+                    self._drop(partition, change.topic_id)
+                elif replica is None or replica.topic_id != change.topic_id:
+                    self._new_replicas.add(partition, change.topic_id, after)
+                elif change.name in INTERNAL_TOPICS:
+                    # Coordinators go by the same image, right after. There are few of these.
+                    self._apply(partition, change.topic_id, after)
+                else:
+                    self._changed.add(partition, change.topic_id, after)
         self._changed.take_some()
         self._new_replicas.take_some()
-        if delta.changed_brokers and self._deletes:
-            # A broker that is gone does not count for the low watermark any more.
-            for partition in self._replicas:
-                self._deletes.wake(partition)
+        if delta.changed_brokers:
+            self._wake_deletes()
         if METADATA_VERSION_FEATURE in delta.changed_features:
             for replica in self._replicas.values():
                 self._places.check(replica, image)
 
-    def _apply(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
-        replica = self._replicas.get(partition)
-        if self._broker_id not in image.replicas:
-            self._drop(partition, topic_id)
-        elif replica is None or replica.topic_id != topic_id:
-            self._new_replicas.add(partition, topic_id, image)
-        elif partition.topic in INTERNAL_TOPICS:
-            # Coordinators go by the same image, right after. There are few of these.
-            self._take(partition, topic_id, image)
-        else:
-            self._changed.add(partition, topic_id, image)
+    def _wake_deletes(self) -> None:
+        """Look again at deletions: a broker that is gone does not count for the low watermark."""
+        if self._deletes:
+            for partition in self._replicas:
+                self._deletes.wake(partition)
 
-    def _take(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
+    def _set_strays_aside(self, image: MetadataImage) -> None:
+        """Set the logs aside that the first image does not have here, or that are here twice.
+
+        Before any replica takes a log over: later no log is a stray.
+        """
+        for path in self._logs.keep_one(partial(_topic_id, image)):
+            self._context.runtime.log.warning("second_log_set_aside", path=path)
+        for partition in _strays(self._logs, image, self._broker_id):
+            self._context.runtime.log.warning("stray_log", partition=str(partition))
+            self._logs.delete(partition, aside=True)
+
+    def _apply(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
+        """Lead or follow one partition as its image has it, with a new log if it has none."""
         replica = self._replicas.get(partition)
         if replica is None and self._is_out_of_reach(partition, image):
             return
@@ -310,7 +318,17 @@ class ReplicaManager(LogListener):
         replica = self._replicas.get(partition)
         if replica is not None and replica.topic_id == topic_id:
             return replica
-        log = self._open(partition, topic_id)
+        config = self._topic_config(partition.topic)
+        log = self._logs.get(partition)
+        if log is not None and log.topic_id is not None and log.topic_id != topic_id:
+            self._drop(partition, log.topic_id)
+            log = None
+        if log is None:
+            log = self._logs.create(partition, topic_id, config)
+        else:
+            if log.topic_id is None:
+                self._logs.identify(log, topic_id)
+            log.config = config
         state = PartitionState(
             self._broker_id,
             high_watermark=log.high_watermark,
@@ -321,19 +339,6 @@ class ReplicaManager(LogListener):
         self._refused.discard(partition)
         replica = self._replicas[partition] = Partition(partition, topic_id, state, log)
         return replica
-
-    def _open(self, partition: TopicPartition, topic_id: UUID) -> PartitionLog:
-        config = self._topic_config(partition.topic)
-        log = self._logs.get(partition)
-        if log is not None and log.topic_id is not None and log.topic_id != topic_id:
-            self._drop(partition, log.topic_id)
-            log = None
-        if log is None:
-            return self._logs.create(partition, topic_id, config)
-        if log.topic_id is None:
-            self._logs.identify(log, topic_id)
-        log.config = config
-        return log
 
     def _drop(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Forget a partition that is deleted or has moved away, and remove its log."""

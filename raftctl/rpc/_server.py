@@ -182,7 +182,7 @@ class _Connection:
         """Check the peer's hello and answer it."""
         if not isinstance(hello, Hello):
             raise FrameError("the first frame is not a hello")
-        refusal = self._refusal(hello)
+        refusal = self._refusal_of_hello(hello)
         if refusal is not None:
             self.channel.send(HELLO_ID, refusal)
             raise FrameError(refusal.message)
@@ -218,7 +218,7 @@ class _Connection:
     def _unfence(self) -> None:
         self._fenced = {}
 
-    def _refusal(self, hello: Hello) -> Failure | None:
+    def _refusal_of_hello(self, hello: Hello) -> Failure | None:
         ours = self._hello
         if hello.version != ours.version:
             why = f"node {ours.node_id} speaks version {ours.version}, not {hello.version}"
@@ -240,19 +240,28 @@ class _Connection:
             self._greet(frames[0][1])
             frames = frames[1:]
         for request_class, run in groupby(frames, _class_of_request):
-            if request_class in self._fenced:
-                refusal = Failure(self._fenced[request_class], DELAYED)
+            refusal = self._refusal_of_requests(request_class)
+            if refusal is not None:
                 for correlation_id, _ in run:
                     self.channel.send(correlation_id, refusal)
-                continue
-            handler = self._batch_handlers.get(request_class)
-            if handler is None:
+            elif request_class in self._batch_handlers:
+                handler = self._batch_handlers[request_class]
+                while some := list(islice(run, BATCH_MAX)):
+                    self._dispatch_batch(handler, *zip(*some, strict=True))
+            else:
                 for correlation_id, request in run:
-                    self._dispatch(correlation_id, request)
-                continue
-            while some := list(islice(run, BATCH_MAX)):
-                correlation_ids, requests = zip(*some, strict=True)
-                self._dispatch_batch(handler, correlation_ids, requests)
+                    self._expect(1)
+                    reply = partial(self._reply, correlation_id)
+                    with HandingTo(reply, OF_PROGRAMS):
+                        self._handlers[request_class](request, reply, self._peer_id)
+
+    def _refusal_of_requests(self, request_class: type) -> Failure | None:
+        if request_class in self._fenced:
+            return Failure(self._fenced[request_class], DELAYED)
+        if request_class in self._batch_handlers or request_class in self._handlers:
+            return None
+        why = f"this node does not answer {request_class.__name__}"
+        return Failure(ErrorCode.INVALID_REQUEST, why)
 
     def _dispatch_batch(
         self, handler: BatchHandler, correlation_ids: Sequence[int], requests: Sequence[Any]
@@ -274,17 +283,6 @@ class _Connection:
         if self._waiting + count > REQUESTS_MAX:
             raise FrameError(f"more than {REQUESTS_MAX} requests wait for an answer")
         self._waiting += count
-
-    def _dispatch(self, correlation_id: int, request: object) -> None:
-        handler = self._handlers.get(type(request))
-        if handler is None:
-            why = f"this node does not answer {type(request).__name__}"
-            self.channel.send(correlation_id, Failure(ErrorCode.INVALID_REQUEST, why))
-            return
-        self._expect(1)
-        reply = partial(self._reply, correlation_id)
-        with HandingTo(reply, OF_PROGRAMS):
-            handler(request, reply, self._peer_id)
 
     def _reply(self, correlation_id: int, answer: object) -> None:
         self._waiting -= 1

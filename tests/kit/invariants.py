@@ -45,7 +45,7 @@ EVENTS: Mapping[type, str] = {
     Purgatory: "wait watch wake close",
     Fetchers: "touch",
     ReplicaManager: (
-        "apply_delta append fetch delete_records _take _flushed _isr_answered log_moved"
+        "apply_delta append fetch delete_records _apply _flushed _isr_answered log_moved"
         " _take_offline"
     ),
 }

@@ -44,10 +44,12 @@ def _follow_back(state: PartitionState, leader_high_watermark: int, log_end_offs
 
 def _cut_when_opened(
     manager: ReplicaManager, partition: TopicPartition, topic_id: UUID
-) -> PartitionLog:
-    log = _open(manager, partition, topic_id)
-    log.truncate_to(log.high_watermark)
-    return log
+) -> Partition:
+    known = manager._replicas.get(partition)
+    replica = _host(manager, partition, topic_id)
+    if replica is not known:
+        replica.log.truncate_to(replica.log.high_watermark)
+    return replica
 
 
 def _keep_first_wants(session: FetchSession, request: SessionRequest) -> None:
@@ -83,7 +85,7 @@ def _start_anew(manager: ReplicaManager, path: str, gone: Sequence[TopicPartitio
         manager._drop(partition, topic_id)
         topic = manager._image.topics.by_id(topic_id)
         assert topic is not None
-        manager._apply(partition, topic_id, topic.partitions[partition.partition])
+        manager._new_replicas.add(partition, topic_id, topic.partitions[partition.partition])
 
 
 def _within_reach(
@@ -108,7 +110,7 @@ def _never_a_repetition(states: ProducerStates, header: BatchHeader) -> SentBatc
     return None
 
 
-_open = ReplicaManager._open
+_host = ReplicaManager._host
 _recover = Segment.recover
 _update = FetchSession.update
 
@@ -131,7 +133,7 @@ REPLICAS = (
         "log_is_cut_to_high_watermark_at_restart",
         "a replica that restarts cuts its log at the high watermark it had written down",
         ("new_partition_leader_has_all_committed",),
-        Patch(ReplicaManager, "_open", _cut_when_opened),
+        Patch(ReplicaManager, "_host", _cut_when_opened),
         scenario="both_replicas_crash",
     ),
     node_mutant(
