@@ -235,8 +235,12 @@ class RaftCore:
                 self._response(source, response, now_ms)
             case RequestFailed(destination, request):
                 self._request_failed(destination, request, now_ms)
-            case Proposed():
-                self._propose(event)
+            case Proposed(payload, count, timestamp_ms):
+                match self._roles.current:
+                    case Leader() as leader:
+                        leader.propose(payload, count, timestamp_ms, control=False)
+                    case _:
+                        invariant(False, "only a leader appends records")
             case ResignRequested():
                 self._roles.resign(now_ms)
             case ReadRequested(request_id):
@@ -325,19 +329,6 @@ class RaftCore:
             self._roles.prospect(now_ms)
         else:
             self._roles.detach(now_ms)
-
-    def _propose(self, proposed: Proposed) -> None:
-        # During a transfer the log must not grow, or its target could never catch up and the
-        # leadership would be neither here nor there (thesis §3.10).
-        invariant(proposed.count > 0, "a batch has records")
-        invariant(not self.is_transferring, "nothing is proposed during a transfer")
-        match self._roles.current:
-            case Leader() as leader:
-                leader.propose(
-                    proposed.payload, proposed.count, proposed.timestamp_ms, control=False
-                )
-            case _:
-                invariant(False, "only a leader appends records")
 
     def _log_flushed(self, end_offset: Offset, now_ms: int) -> None:
         self._replica.log.flushed(end_offset)

@@ -288,7 +288,11 @@ class Leader:
     def propose(self, payload: bytes, count: int, timestamp_ms: int, *, control: bool) -> None:
         """Append records of this epoch, and answer fetches that wait for some."""
         replica = self._replica
+        invariant(count > 0, "a batch has records")
         invariant(count == 1 or not control, "a control batch has one record")
+        # The log must not grow then, or the target could never catch up and the leadership would be
+        # neither here nor there (thesis §3.10).
+        invariant(self.transfer is None, "nothing is proposed during a transfer")
         base = replica.log.end_offset
         replica.append(Batch(base, replica.epoch, count, timestamp_ms, control, payload))
         self.tracker.voters_appended()

@@ -108,7 +108,8 @@ class TopicControl:
         if topic.assignments:
             assignments = _check_assignments(image, topic)
         else:
-            assignments = self._place(image, topic, room)
+            partitions, factor = self._counts(topic, room)
+            assignments = place_replicas(usable_brokers(image), partitions, factor, self._rng)
         if len(assignments) > room:
             raise _too_many(self._config.request_partitions_max)
         topic_id = UUID(int=self._rng.getrandbits(128), version=4)
@@ -125,8 +126,8 @@ class TopicControl:
             replication_factor=len(assignments[0]),
         )
 
-    def _place(self, image: MetadataImage, topic: NewTopic, room: int) -> list[tuple[int, ...]]:
-        """Return the replicas of each partition of a topic without an assignment of its own."""
+    def _counts(self, topic: NewTopic, room: int) -> tuple[int, int]:
+        """Return the numbers of partitions and of replicas of a topic that assigns none itself."""
         partitions, factor = topic.partitions, topic.replication_factor
         if partitions == _DEFAULT:
             partitions = self._config.default_partitions
@@ -140,7 +141,7 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         if partitions > room:
             raise _too_many(self._config.request_partitions_max)
-        return place_replicas(usable_brokers(image), partitions, factor, self._rng)
+        return partitions, factor
 
     # --- add partitions ---------------------------------------------------------------------------
 
