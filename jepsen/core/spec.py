@@ -89,7 +89,8 @@ class RunSpec:
 
     def with_plan(self, plan: Plan) -> RunSpec:
         """Return the same test with these faults, and no others."""
-        return replace(self, plan=plan, nemesis=packages_of(plan))
+        nemesis = packages_of(plan, simulated=self.env == "sim")
+        return replace(self, plan=plan, nemesis=nemesis)
 
     @property
     def cluster(self) -> ClusterSpec:

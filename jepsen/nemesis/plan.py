@@ -40,7 +40,7 @@ class Kind(NamedTuple):
     """A kind of fault."""
 
     package: str
-    """The name of `jepsen test --nemesis` that has it; empty: only the simulator's scenarios."""
+    """The name of `jepsen test --nemesis` that has it; empty: only plans for the simulator."""
     unit: str
     """Of the fault's amount, and the name of the parameter in JSON; empty: it has none."""
     meaning: str
@@ -231,12 +231,16 @@ def plan_from_json(document: Any) -> Plan:
     return tuple(sorted(map(Fault.from_json, document), key=lambda fault: fault.at_ms))
 
 
-def packages_of(plan: Plan) -> tuple[str, ...]:
-    """The packages of `jepsen test --nemesis` that a plan uses. InputError for other kinds."""
-    for fault in plan:
-        if not FAULTS[fault.kind].package:
-            raise InputError(f"{fault.kind}: only scenarios of the simulator have this fault")
-    return tuple(dict.fromkeys(FAULTS[fault.kind].package for fault in plan))
+def packages_of(plan: Plan, *, simulated: bool = False) -> tuple[str, ...]:
+    """The packages of `jepsen test --nemesis` that a plan uses.
+
+    InputError for kinds that only simulated machines have, unless it is for those.
+    """
+    packages = {fault.kind: FAULTS[fault.kind].package for fault in plan}
+    for kind, package in packages.items():
+        if not (package or simulated):
+            raise InputError(f"{kind}: only machines of the simulator (--env sim) have this fault")
+    return tuple(dict.fromkeys(filter(None, packages.values())))
 
 
 def moments(plan: Sequence[Fault]) -> Iterator[tuple[int, int, bool]]:
@@ -395,6 +399,8 @@ def performed(history: Iterable[Op]) -> Plan:
     """
     found: list[Fault] = []
     active: dict[str, list[int]] = {}
+    """By package, or by kind and nodes for those that end alone."""
+    relieved: list[str] = []
     invoked_ms, last_ms = 0, 0
     for op in history:
         last_ms = op.time // MS_NS
@@ -402,12 +408,17 @@ def performed(history: Iterable[Op]) -> Plan:
             continue
         if op.type is OpType.INVOKE:
             invoked_ms = last_ms
+            # The completion does not say which fault has ended.
+            relieved = [str(op.value)] if op.f == "relieve" else []
             continue
-        for package in _ended_by(op.f):
-            _end(found, active.pop(package, ()), invoked_ms)
+        ended = tuple(active) if op.f == HEAL else (*relieved, *_ENDED_BY.get(op.f, ()))
+        for name in ended:
+            _end(found, active.pop(name, ()), invoked_ms)
         for fault in _begun_by(op, invoked_ms):
             package = FAULTS[fault.kind].package
-            if PACKAGES[package].end or op.f == "stop":
+            if op.f == "inject":
+                active.setdefault(str([fault.kind, list(fault.nodes)]), []).append(len(found))
+            elif PACKAGES[package].end or op.f == "stop":
                 active.setdefault(package, []).append(len(found))
             found.append(fault)
     for numbers in active.values():
@@ -423,12 +434,6 @@ _ENDED_BY: Mapping[str, tuple[str, ...]] = {
     "slow": ("slow",),
     "skew": ("clock",),
 }
-
-
-def _ended_by(f: str) -> Sequence[str]:
-    if f == HEAL:
-        return tuple(dict.fromkeys(one.package for one in FAULTS.values()))
-    return _ENDED_BY.get(f, ())
 
 
 def _end(found: list[Fault], numbers: Iterable[int], at_ms: int) -> None:
@@ -453,6 +458,8 @@ def _begun_by(op: Op, at_ms: int) -> Iterator[Fault]:
                 yield Fault("clock_skew", at_ms, 0, (node,), by_ms)
         case "break-disk", [node, kind, *amount]:
             yield Fault(kind, at_ms, 0, (node,), *amount)
+        case "inject", [kind, nodes, amount]:
+            yield Fault(kind, at_ms, 0, tuple(nodes), amount)
         case "reassign", [partition, replicas]:
             yield Fault("reassign", at_ms, 0, tuple(map(str, replicas)), partition)
         case "lower-feature", [feature, level]:

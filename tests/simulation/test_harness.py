@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.cli._options import plan_of
 from jepsen.cli.main import run
-from jepsen.nemesis.plan import PACKAGES
+from jepsen.nemesis.plan import PACKAGES, Fault
 
 if TYPE_CHECKING:
     from jepsen.simulator.runner.fork_server import ForkServers
@@ -54,6 +55,27 @@ def test_a_workload_is_valid_while_things_break(
     assert found["operations"] > 10
     begins = PACKAGES[nemesis].begin
     assert f'"f":"{begins}"' in (tmp_path / "latest" / "history.jsonl").read_text()
+
+
+@pytest.mark.req("J1", "J2")
+def test_a_plan_has_faults_that_only_simulated_machines_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = (
+        Fault("stall", 300, 900, ("broker-1",), 80.0),
+        Fault("suspend", 500, 400, ("controller-102",)),
+        Fault("kill", 600, 500, ("broker-2",)),
+        Fault("half_open", 1_400, 600, ("broker-1", "broker-3")),
+    )
+    text = json.dumps([fault.to_json() for fault in plan])
+    found = run_test(tmp_path, capsys, "queue", "--plan", text, *SHORT, "--seed", "4")
+    assert found["valid"] is True, found
+    assert found["faults"] == {"kill": 1, "stall": 1, "suspend": 1, "half_open": 1}
+    struck = plan_of(str(tmp_path / "latest" / "plan.json"))
+    assert [(one.kind, one.nodes, one.amount) for one in struck] == [
+        (one.kind, one.nodes, one.amount) for one in plan
+    ]
+    assert [round(one.for_ms, -2) for one in struck] == [900, 400, 500, 600]
 
 
 @pytest.mark.req("J2")

@@ -91,8 +91,13 @@ def test_what_is_no_plan_is_refused(document: Any) -> None:
 
 def test_only_the_simulator_has_some_kinds() -> None:
     assert packages_of((ISOLATE, KILL, DELAY)) == ("partition", "kill", "slow")
-    with pytest.raises(InputError, match="stall: only scenarios of the simulator"):
-        packages_of((Fault("stall", 0, 1, ("broker-1",), 5.0),))
+    stall = Fault("stall", 0, 1, ("broker-1",), 5.0)
+    with pytest.raises(InputError, match="stall: only machines of the simulator"):
+        packages_of((stall,))
+    assert packages_of((stall, KILL), simulated=True) == ("kill",)
+    with pytest.raises(InputError, match="stall"):
+        RunSpec("queue", "local").with_plan((stall,))
+    assert RunSpec("queue", "sim").with_plan((stall, KILL)).nemesis == ("kill",)
 
 
 def test_faults_begin_and_end_in_the_order_of_their_times() -> None:
