@@ -24,7 +24,7 @@ Source: Apache Kafka's protocol guide and message files; KIP-482 (flexible versi
 from broker.protocol._decoder import struct_decoder
 from broker.protocol._encoder import EncodedArray, Message, joined, struct_encoder
 from broker.protocol._frames import FrameReader
-from broker.protocol._schema import REQUIRED, Field, Struct
+from broker.protocol._schema import REQUIRED, Field, Struct, response_table
 
 __all__ = [
     "REQUIRED",
@@ -34,6 +34,7 @@ __all__ = [
     "Message",
     "Struct",
     "joined",
+    "response_table",
     "struct_decoder",
     "struct_encoder",
 ]

@@ -118,6 +118,11 @@ def load(api_key: int, version: int, direction: Direction) -> Struct:
     return _struct(entities[0])
 
 
+def response_table(api_key: int, version: int) -> Struct:
+    """Return the table of a response; KeyError if it does not exist."""
+    return load(api_key, version, "response")
+
+
 def _is_message(candidate: Any, direction: Direction) -> bool:
     kind = getattr(candidate, "__type__", None)
     return isinstance(candidate, type) and kind is not None and kind.name == direction

@@ -40,36 +40,36 @@ from broker.apis.administration import (
     _scram,
     _topics,
 )
-from broker.apis.handler import Api
+from broker.apis.handler import Api, refuse_each
 from broker.protocol.versions import ApiKey
 
 APIS: dict[int, Api] = {
     ApiKey.CREATE_TOPICS: Api(_topics.handle_create, _topics.refuse_create),
     ApiKey.DELETE_TOPICS: Api(_topics.handle_delete, _topics.refuse_delete),
-    ApiKey.DESCRIBE_CONFIGS: Api(_configs.handle, _configs.refuse),
+    ApiKey.DESCRIBE_CONFIGS: Api(_configs.handle, refuse_each("resources")),
     ApiKey.CREATE_PARTITIONS: Api(
         _forwarding.handle_create_partitions, _forwarding.refuse_create_partitions
     ),
-    ApiKey.ALTER_CONFIGS: Api(_alter_configs.handle, _alter_configs.refuse),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(_alter_configs.handle_incremental, _alter_configs.refuse),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(_reassignments.handle, _reassignments.refuse),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(
-        _reassignments.handle_list, _reassignments.refuse_list
+    ApiKey.ALTER_CONFIGS: Api(_alter_configs.handle, refuse_each("resources")),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(
+        _alter_configs.handle_incremental, refuse_each("resources")
     ),
-    ApiKey.DESCRIBE_ACLS: Api(_acls.handle_describe, _acls.refuse_describe),
-    ApiKey.CREATE_ACLS: Api(_acls.handle_create, _acls.refuse_create),
-    ApiKey.DELETE_ACLS: Api(_acls.handle_delete, _acls.refuse_delete),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(_quotas.handle_describe, _quotas.refuse_describe),
-    ApiKey.ALTER_CLIENT_QUOTAS: Api(_quotas.handle_alter, _quotas.refuse_alter),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(_scram.handle_describe, _scram.refuse_describe),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(_reassignments.handle),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(_reassignments.handle_list),
+    ApiKey.DESCRIBE_ACLS: Api(_acls.handle_describe),
+    ApiKey.CREATE_ACLS: Api(_acls.handle_create, refuse_each("creations")),
+    ApiKey.DELETE_ACLS: Api(_acls.handle_delete, refuse_each("filters")),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(_quotas.handle_describe),
+    ApiKey.ALTER_CLIENT_QUOTAS: Api(_quotas.handle_alter, refuse_each("entries")),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(_scram.handle_describe),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(_scram.handle_alter, _scram.refuse_alter),
-    ApiKey.DESCRIBE_QUORUM: Api(_quorum.handle_describe, _quorum.refuse_describe),
-    ApiKey.UPDATE_FEATURES: Api(_quorum.handle_features, _quorum.refuse_features),
-    ApiKey.UNREGISTER_BROKER: Api(_quorum.handle_unregister, _quorum.refuse_unregister),
+    ApiKey.DESCRIBE_QUORUM: Api(_quorum.handle_describe),
+    ApiKey.UPDATE_FEATURES: Api(_quorum.handle_features),
+    ApiKey.UNREGISTER_BROKER: Api(_quorum.handle_unregister),
     ApiKey.ELECT_LEADERS: Api(_elections.handle, _elections.refuse),
-    ApiKey.LIST_CONFIG_RESOURCES: Api(_config_resources.handle, _config_resources.refuse),
+    ApiKey.LIST_CONFIG_RESOURCES: Api(_config_resources.handle),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(
-        _topics.handle_describe_partitions, _topics.refuse_describe_partitions
+        _topics.handle_describe_partitions, refuse_each("topics")
     ),
 }
 

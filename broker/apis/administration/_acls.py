@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.administration._forwarding import ask, change, refusal_of, result_of
+from broker.apis.administration._forwarding import ask, change, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import PatternType, matches
 from raftctl.metadata.requests.admin import Outcome
@@ -59,13 +59,6 @@ def handle_describe(
     }
 
 
-def refuse_describe(
-    _context: ApiContext, _request: Request[wire.DescribeAclsRequest], error: KafkaError
-) -> wire.DescribeAclsResponse:
-    """The error for all."""
-    return {"error_code": error.code, "error_message": error.message, "resources": ()}
-
-
 def _resource(rule: AccessControlEntryRecord) -> tuple[int, str, int]:
     return rule.resource_type, rule.resource_name, rule.pattern_type
 
@@ -103,13 +96,6 @@ async def handle_create(
     bindings = tuple(map(_binding, request.body["creations"]))
     outcomes = await change(context, CreateAclsRequest(bindings), _TIMEOUT_MS)
     return {"results": [{**result_of(outcome)} for outcome in outcomes]}
-
-
-def refuse_create(
-    _context: ApiContext, request: Request[wire.CreateAclsRequest], error: KafkaError
-) -> wire.CreateAclsResponse:
-    """The same error for each rule."""
-    return {"results": [{**refusal_of(error)} for _ in request.body["creations"]]}
 
 
 def _binding(one: wire.AclCreation) -> AclBinding:
@@ -151,15 +137,4 @@ def _matching(rule: AclBinding) -> wire.DeleteAclsMatchingAcl:
         "host": rule.host,
         "operation": rule.operation,
         "permission_type": rule.permission_type,
-    }
-
-
-def refuse_delete(
-    _context: ApiContext, request: Request[wire.DeleteAclsRequest], error: KafkaError
-) -> wire.DeleteAclsResponse:
-    """The same error for each filter."""
-    return {
-        "filter_results": [
-            {**refusal_of(error), "matching_acls": ()} for _ in request.body["filters"]
-        ]
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from broker.apis.administration._forwarding import change, refusal_of, result_of
+from broker.apis.administration._forwarding import change, result_of
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import TOPIC_RESOURCE
 from raftctl.metadata.requests.admin import (
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import administration as wire
-    from raftctl.errors import KafkaError
 
 _TIMEOUT_MS = 30_000
 """The requests name none."""
@@ -54,16 +53,6 @@ async def handle(
 ) -> wire.AlterConfigsResponse:
     """Replace the configs of each resource by those given (KIP-133)."""
     return await _alter(context, request, tuple(map(_whole, request.body["resources"])))
-
-
-def refuse(
-    _context: ApiContext,
-    request: Request[wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest],
-    error: KafkaError,
-) -> wire.AlterConfigsResponse:
-    """The same error for each resource."""
-    resources: Sequence[_Resource] = request.body["resources"]
-    return {"responses": [{**_named(one), **refusal_of(error)} for one in resources]}
 
 
 async def _alter(

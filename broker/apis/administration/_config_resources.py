@@ -43,13 +43,6 @@ def handle(
     }
 
 
-def refuse(
-    _context: ApiContext, _request: Request[wire.ListConfigResourcesRequest], error: KafkaError
-) -> wire.ListConfigResourcesResponse:
-    """The error for all."""
-    return {"error_code": error.code, "config_resources": ()}
-
-
 def _names(context: ApiContext, kind: int) -> list[str]:
     image = context.metadata.image
     if kind == TOPIC_RESOURCE:

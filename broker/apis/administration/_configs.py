@@ -49,13 +49,6 @@ def handle(
     }
 
 
-def refuse(
-    _context: ApiContext, request: Request[wire.DescribeConfigsRequest], error: KafkaError
-) -> wire.DescribeConfigsResponse:
-    """The same error for each resource."""
-    return {"results": [_failed(resource, error) for resource in request.body["resources"]]}
-
-
 def topic_config_entries(
     context: ApiContext, overrides: Mapping[str, str], keys: Collection[str] | None
 ) -> list[wire.DescribeConfigsResourceResult]:

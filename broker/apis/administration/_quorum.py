@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.administration._forwarding import ask, change, result_of
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode
 from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,
     UPGRADE,
@@ -88,18 +88,6 @@ def _without(
     return {"topic_name": topic["topic_name"], "partitions": partitions}
 
 
-def refuse_describe(
-    _context: ApiContext, _request: Request[wire.DescribeQuorumRequest], error: KafkaError
-) -> wire.DescribeQuorumResponse:
-    """The error for all."""
-    return {
-        "error_code": error.code,
-        "error_message": error.message,
-        "topics": (),
-        "nodes": (),
-    }
-
-
 def _replica(one: QuorumReplica) -> wire.DescribeQuorumResponseReplicaState:
     return {
         "replica_id": one.replica_id,
@@ -133,13 +121,6 @@ async def handle_features(
     }
 
 
-def refuse_features(
-    _context: ApiContext, _request: Request[wire.UpdateFeaturesRequest], error: KafkaError
-) -> wire.UpdateFeaturesResponse:
-    """The error for all."""
-    return {"error_code": error.code, "error_message": error.message, "results": ()}
-
-
 def _update(one: wire.FeatureUpdateKey) -> FeatureUpdate:
     # Version 0 only says whether the level may go down.
     downgrade = SAFE_DOWNGRADE if one.get("allow_downgrade", False) else UPGRADE
@@ -156,10 +137,3 @@ async def handle_unregister(
     """Remove the registration of a broker that is gone for good (KIP-631)."""
     await change(context, UnregisterBrokerRequest(request.body["broker_id"]), _TIMEOUT_MS)
     return {"error_code": ErrorCode.NONE, "error_message": None}
-
-
-def refuse_unregister(
-    _context: ApiContext, _request: Request[wire.UnregisterBrokerRequest], error: KafkaError
-) -> wire.UnregisterBrokerResponse:
-    """The error."""
-    return {"error_code": error.code, "error_message": error.message}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration._forwarding import change, refusal_of, result_of
+from broker.apis.administration._forwarding import change, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image.types import quota_order
 from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
@@ -64,13 +64,6 @@ def _check_components(components: list[wire.ComponentData]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def refuse_describe(
-    _context: ApiContext, _request: Request[wire.DescribeClientQuotasRequest], error: KafkaError
-) -> wire.DescribeClientQuotasResponse:
-    """The error for all."""
-    return {"error_code": error.code, "error_message": error.message, "entries": None}
-
-
 def _matches(components: list[wire.ComponentData], entity: QuotaEntity, *, strict: bool) -> bool:
     parts = dict(entity)
     if strict and len(components) != len(parts):
@@ -102,14 +95,6 @@ async def handle_alter(
     return {
         "entries": [{"entity": _entity(one.entity), **result_of(result)} for one, result in pairs]
     }
-
-
-def refuse_alter(
-    _context: ApiContext, request: Request[wire.AlterClientQuotasRequest], error: KafkaError
-) -> wire.AlterClientQuotasResponse:
-    """The same error for each entity."""
-    entities = [_alteration(one).entity for one in request.body["entries"]]
-    return {"entries": [{"entity": _entity(one), **refusal_of(error)} for one in entities]}
 
 
 def _alteration(entry: wire.AlterClientQuotasRequestEntryData) -> QuotaAlteration:

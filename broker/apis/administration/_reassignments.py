@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import administration as wire
-    from raftctl.errors import KafkaError
     from raftctl.metadata.image import TopicImage
 
 
@@ -33,16 +32,6 @@ async def handle(
         "error_code": ErrorCode.NONE,
         "responses": _responses(partitions, outcomes),
     }
-
-
-def refuse(
-    _context: ApiContext,
-    request: Request[wire.AlterPartitionReassignmentsRequest],
-    error: KafkaError,
-) -> wire.AlterPartitionReassignmentsResponse:
-    """The error for all; the partitions are not named."""
-    del request
-    return {"error_code": error.code, "error_message": error.message, "responses": ()}
 
 
 def _partitions(
@@ -107,12 +96,3 @@ def _moving(topic: TopicImage, numbers: Sequence[int]) -> list[wire.OngoingParti
                 }
             )
     return found
-
-
-def refuse_list(
-    _context: ApiContext,
-    _request: Request[wire.ListPartitionReassignmentsRequest],
-    error: KafkaError,
-) -> wire.ListPartitionReassignmentsResponse:
-    """The error for all."""
-    return {"error_code": error.code, "error_message": error.message, "topics": ()}

@@ -33,15 +33,6 @@ def handle_describe(
     }
 
 
-def refuse_describe(
-    _context: ApiContext,
-    _request: Request[wire.DescribeUserScramCredentialsRequest],
-    error: KafkaError,
-) -> wire.DescribeUserScramCredentialsResponse:
-    """The error for all."""
-    return {"error_code": error.code, "error_message": error.message, "results": ()}
-
-
 def _described(
     image: MetadataImage, user: str, *, twice: bool
 ) -> wire.DescribeUserScramCredentialsResult:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from broker.apis.administration._configs import topic_config_entries
 from broker.apis.discovery import (
     ALL_TOPIC_OPERATIONS,
-    OPERATIONS_NOT_ASKED,
     is_internal,
     partition_message,
     unknown_name,
@@ -245,19 +244,6 @@ def _check_cursor(cursor: wire.DescribeTopicPartitionsRequestCursor, names: list
         text = f"the cursor's topic {cursor['topic_name']!r} is not one of those asked for"
     if text is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-
-
-def refuse_describe_partitions(
-    _context: ApiContext, request: Request[wire.DescribeTopicPartitionsRequest], error: KafkaError
-) -> wire.DescribeTopicPartitionsResponse:
-    """The same error for each topic."""
-    names = [topic["name"] for topic in request.body["topics"]]
-    return {
-        "topics": [
-            {**_missing(name, error.code), "topic_authorized_operations": OPERATIONS_NOT_ASKED}
-            for name in names
-        ]
-    }
 
 
 def _described(

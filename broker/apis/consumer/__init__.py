@@ -23,28 +23,26 @@ Source: KIP-62 and KIP-345 (the classic protocol), KIP-848 (the consumer protoco
 """
 
 from broker.apis.consumer import _group_admin, _group_offsets, _groups
-from broker.apis.handler import Api
+from broker.apis.handler import Api, refuse_each
 from broker.protocol.versions import ApiKey
 
 APIS: dict[int, Api] = {
-    ApiKey.OFFSET_COMMIT: Api(_group_offsets.handle_commit, _group_offsets.refuse_commit),
+    ApiKey.OFFSET_COMMIT: Api(_group_offsets.handle_commit, refuse_each("topics")),
     ApiKey.OFFSET_FETCH: Api(_group_offsets.handle_fetch, _group_offsets.refuse_fetch),
     ApiKey.JOIN_GROUP: Api(_groups.handle_join, _groups.refuse_join),
     ApiKey.HEARTBEAT: Api(_groups.handle_heartbeat, _groups.refuse_heartbeat),
-    ApiKey.LEAVE_GROUP: Api(_groups.handle_leave, _groups.refuse_leave),
-    ApiKey.SYNC_GROUP: Api(_groups.handle_sync, _groups.refuse_sync),
+    ApiKey.LEAVE_GROUP: Api(_groups.handle_leave),
+    ApiKey.SYNC_GROUP: Api(_groups.handle_sync),
     ApiKey.DESCRIBE_GROUPS: Api(_group_admin.handle_describe, _group_admin.refuse_describe),
-    ApiKey.LIST_GROUPS: Api(_group_admin.handle_list, _group_admin.refuse_list),
+    ApiKey.LIST_GROUPS: Api(_group_admin.handle_list),
     ApiKey.TXN_OFFSET_COMMIT: Api(
-        _group_offsets.handle_commit_in_transaction, _group_offsets.refuse_commit_in_transaction
+        _group_offsets.handle_commit_in_transaction, refuse_each("topics")
     ),
-    ApiKey.OFFSET_DELETE: Api(_group_offsets.handle_delete, _group_offsets.refuse_delete),
-    ApiKey.DELETE_GROUPS: Api(_group_admin.handle_delete, _group_admin.refuse_delete),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(
-        _groups.handle_consumer_heartbeat, _groups.refuse_consumer_heartbeat
-    ),
+    ApiKey.OFFSET_DELETE: Api(_group_offsets.handle_delete),
+    ApiKey.DELETE_GROUPS: Api(_group_admin.handle_delete, refuse_each("groups_names")),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(_groups.handle_consumer_heartbeat),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Api(
-        _group_admin.handle_describe_consumer, _group_admin.refuse_describe_consumer
+        _group_admin.handle_describe_consumer, refuse_each("group_ids")
     ),
 }
 

@@ -108,13 +108,6 @@ async def _some_at_a_time(context: ApiContext, shard: Shard) -> AsyncIterator[Se
         yield group_ids[start : start + STEP_ITEMS]
 
 
-def refuse_list(
-    _context: ApiContext, _request: Request[wire.ListGroupsRequest], error: KafkaError
-) -> wire.ListGroupsResponse:
-    """The error without groups."""
-    return {"error_code": error.code, "groups": ()}
-
-
 async def handle_delete(
     context: ApiContext, request: Request[wire.DeleteGroupsRequest]
 ) -> wire.DeleteGroupsResponse:
@@ -129,14 +122,6 @@ async def _delete(context: ApiContext, group_id: str) -> wire.DeletableGroupResu
     except KafkaError as error:
         return {"group_id": group_id, "error_code": error.code}
     return {"group_id": group_id, "error_code": ErrorCode.NONE}
-
-
-def refuse_delete(
-    _context: ApiContext, request: Request[wire.DeleteGroupsRequest], error: KafkaError
-) -> wire.DeleteGroupsResponse:
-    """The same error for each group."""
-    groups = request.body["groups_names"]
-    return {"results": [{"group_id": one, "error_code": error.code} for one in groups]}
 
 
 async def handle_describe_consumer(
@@ -176,10 +161,3 @@ def _absent_consumer(group_id: str, error: KafkaError) -> _DescribedConsumerGrou
         "members": (),
         "authorized_operations": OPERATIONS_NOT_ASKED,
     }
-
-
-def refuse_describe_consumer(
-    _context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest], error: KafkaError
-) -> wire.ConsumerGroupDescribeResponse:
-    """The same error for each group."""
-    return {"groups": [_absent_consumer(one, error) for one in request.body["group_ids"]]}

@@ -205,32 +205,6 @@ def _named_commit(
     }
 
 
-def refuse_commit(
-    context: ApiContext, request: Request[wire.OffsetCommitRequest], error: KafkaError
-) -> wire.OffsetCommitResponse:
-    """The same error for each partition."""
-    topics = request.body["topics"]
-    return {"topics": [_commit_answer(context, topic, {}, error) for topic in topics]}
-
-
-def refuse_commit_in_transaction(
-    _context: ApiContext, request: Request[wire.TxnOffsetCommitRequest], error: KafkaError
-) -> wire.TxnOffsetCommitResponse:
-    """The same error for each partition."""
-    return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {"partition_index": one["partition_index"], "error_code": error.code}
-                    for one in topic["partitions"]
-                ],
-            }
-            for topic in request.body["topics"]
-        ]
-    }
-
-
 # --- OffsetFetch ----------------------------------------------------------------------------------
 
 
@@ -374,10 +348,3 @@ async def handle_delete(
     delete = DeleteOffsets(body["group_id"], partitions)
     errors: Errors = await ask(context, delete, delete.group_id)
     return {"topics": [_named_commit(topic, errors) for topic in body["topics"]]}
-
-
-def refuse_delete(
-    _context: ApiContext, _request: Request[wire.OffsetDeleteRequest], error: KafkaError
-) -> wire.OffsetDeleteResponse:
-    """The error for all."""
-    return {"error_code": error.code, "topics": ()}

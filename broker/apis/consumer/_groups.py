@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.handler import Reply
-from broker.groups import join_error, sync_error
+from broker.groups import join_error
 from broker.groups.requests import Caller, ConsumerHeartbeat, Heartbeat, Join, Leave, Sync
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import GROUP_RESOURCE
@@ -117,13 +117,6 @@ def handle_sync(
     return Reply(synced, synced.result)
 
 
-def refuse_sync(
-    _context: ApiContext, _request: Request[wire.SyncGroupRequest], error: KafkaError
-) -> wire.SyncGroupResponse:
-    """The error."""
-    return sync_error(error.code)
-
-
 def handle_heartbeat(
     context: ApiContext, request: Request[wire.HeartbeatRequest]
 ) -> Reply[wire.HeartbeatResponse]:
@@ -162,13 +155,6 @@ def handle_leave(
     if batched:
         return Reply(left, left.result)
     return Reply(left, lambda: {"error_code": left.result()["members"][0]["error_code"]})
-
-
-def refuse_leave(
-    _context: ApiContext, _request: Request[wire.LeaveGroupRequest], error: KafkaError
-) -> wire.LeaveGroupResponse:
-    """The error, for all members."""
-    return {"error_code": error.code, "members": ()}
 
 
 def handle_consumer_heartbeat(
@@ -210,16 +196,3 @@ def handle_consumer_heartbeat(
 
 def _overrides(context: ApiContext, group_id: str) -> dict[str, str]:
     return dict(context.metadata.image.config(GROUP_RESOURCE, group_id))
-
-
-def refuse_consumer_heartbeat(
-    _context: ApiContext, _request: Request[wire.ConsumerGroupHeartbeatRequest], error: KafkaError
-) -> wire.ConsumerGroupHeartbeatResponse:
-    """The error, with what is to be done about it."""
-    return {
-        "error_code": error.code,
-        "error_message": error.message,
-        "member_id": None,
-        "member_epoch": 0,
-        "assignment": None,
-    }

@@ -38,9 +38,7 @@ APIS: dict[int, Api] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: Api(
         _log_admin.handle_alter_replica_log_dirs, _log_admin.refuse_alter_replica_log_dirs
     ),
-    ApiKey.DESCRIBE_LOG_DIRS: Api(
-        _log_admin.handle_describe_log_dirs, _log_admin.refuse_describe_log_dirs
-    ),
+    ApiKey.DESCRIBE_LOG_DIRS: Api(_log_admin.handle_describe_log_dirs),
 }
 
 __all__ = [

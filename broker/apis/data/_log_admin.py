@@ -140,13 +140,6 @@ async def handle_describe_log_dirs(
     return {"error_code": ErrorCode.NONE, "results": [_result(one, wanted) for one in facts]}
 
 
-def refuse_describe_log_dirs(
-    _context: ApiContext, _request: Request[wire.DescribeLogDirsRequest], error: KafkaError
-) -> wire.DescribeLogDirsResponse:
-    """The error for all, which versions below 3 have no place for."""
-    return {"error_code": error.code, "results": ()}
-
-
 def _result(
     facts: LogDirectoryFacts, wanted: frozenset[TopicPartition] | None
 ) -> wire.DescribeLogDirsResult:

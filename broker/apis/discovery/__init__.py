@@ -32,11 +32,9 @@ APIS: dict[int, Api] = {
     ApiKey.METADATA: Api(_metadata.handle, _metadata.refuse),
     ApiKey.FIND_COORDINATOR: Api(_coordinators.handle, _coordinators.refuse),
     ApiKey.API_VERSIONS: Api(_cluster.handle_api_versions, _cluster.refuse_api_versions),
-    ApiKey.SASL_HANDSHAKE: Api(_sasl.handle, _sasl.refuse_handshake),
-    ApiKey.SASL_AUTHENTICATE: Api(_sasl.handle, _sasl.refuse_authenticate),
-    ApiKey.DESCRIBE_CLUSTER: Api(
-        _cluster.handle_describe_cluster, _cluster.refuse_describe_cluster
-    ),
+    ApiKey.SASL_HANDSHAKE: Api(_sasl.handle),
+    ApiKey.SASL_AUTHENTICATE: Api(_sasl.handle),
+    ApiKey.DESCRIBE_CLUSTER: Api(_cluster.handle_describe_cluster),
 }
 
 __all__ = [

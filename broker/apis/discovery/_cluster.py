@@ -109,18 +109,6 @@ def handle_describe_cluster(
     }
 
 
-def refuse_describe_cluster(
-    _context: ApiContext, _request: Request[wire.DescribeClusterRequest], error: KafkaError
-) -> wire.DescribeClusterResponse:
-    """The error for all."""
-    return {
-        "error_code": error.code,
-        "error_message": error.message,
-        "cluster_id": "",
-        "brokers": (),
-    }
-
-
 def _brokers(context: ApiContext, *, fenced_too: bool) -> list[wire.DescribeClusterBroker]:
     brokers = context.metadata.image.brokers
     found: list[wire.DescribeClusterBroker] = []

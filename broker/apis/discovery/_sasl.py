@@ -22,17 +22,3 @@ def handle(
     """KafkaError(ILLEGAL_SASL_STATE), whatever is asked."""
     text = f"listener {context.listener} is PLAINTEXT: set security.protocol=PLAINTEXT"
     raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
-
-
-def refuse_handshake(
-    _context: ApiContext, _request: Request[wire.SaslHandshakeRequest], error: KafkaError
-) -> wire.SaslHandshakeResponse:
-    """The error; there are no mechanisms."""
-    return {"error_code": error.code, "mechanisms": ()}
-
-
-def refuse_authenticate(
-    _context: ApiContext, _request: Request[wire.SaslAuthenticateRequest], error: KafkaError
-) -> wire.SaslAuthenticateResponse:
-    """The error."""
-    return {"error_code": error.code, "error_message": error.message, "auth_bytes": b""}

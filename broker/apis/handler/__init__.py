@@ -7,7 +7,8 @@ state of their own.
 An answer is a message, an `Encoded` body, or None when the client expects none. `Reply` is one
 that a future must complete first. `HangUpError` closes the connection, because the protocol has no
 other way to refuse the request. `Api` is a row of a family's table: the function that handles a
-request, and the one that refuses it as a whole.
+request, and the one that refuses it as a whole: `refuse_each` makes it from the field table of the
+response, and without one the error is at the response's top.
 
 State that outlives a request lives here:
 
@@ -23,6 +24,7 @@ from broker.apis.handler._context import Answer, Api, ApiContext, Encoded, HangU
 from broker.apis.handler._internal_topics import InternalTopics
 from broker.apis.handler._metadata_cache import MetadataCache
 from broker.apis.handler._producer_ids import ProducerIds
+from broker.apis.handler._refusal import refuse_each
 from broker.apis.handler._reply import Reply
 
 __all__ = [
@@ -35,4 +37,5 @@ __all__ = [
     "MetadataCache",
     "ProducerIds",
     "Reply",
+    "refuse_each",
 ]

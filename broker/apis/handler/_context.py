@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from broker.apis.handler._internal_topics import InternalTopics
 from broker.apis.handler._metadata_cache import MetadataCache
 from broker.apis.handler._producer_ids import ProducerIds
+from broker.apis.handler._refusal import refuse
 from broker.apis.handler._reply import Reply
 from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator import Coordinator
@@ -161,5 +162,5 @@ class Api(NamedTuple):
     """One kind of request and its handler: a row of the table of its family."""
 
     handle: Handler
-    refuse: Callable[[ApiContext, Request[Any], KafkaError], Answer]
+    refuse: Callable[[ApiContext, Request[Any], KafkaError], Answer] = refuse
     """The response that says the error wherever it has room for one, such as in each partition."""

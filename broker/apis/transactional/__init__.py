@@ -18,7 +18,7 @@ Invariants:
 Source: KIP-98 (transactions), KIP-664 (hanging transactions), KIP-890 (transaction version 2).
 """
 
-from broker.apis.handler import Api
+from broker.apis.handler import Api, refuse_each
 from broker.apis.transactional import _transaction_admin, _transactions
 from broker.protocol.versions import ApiKey
 
@@ -38,9 +38,9 @@ APIS: dict[int, Api] = {
         _transaction_admin.handle_producers, _transaction_admin.refuse_producers
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: Api(
-        _transaction_admin.handle_describe, _transaction_admin.refuse_describe
+        _transaction_admin.handle_describe, refuse_each("transactional_ids")
     ),
-    ApiKey.LIST_TRANSACTIONS: Api(_transaction_admin.handle_list, _transaction_admin.refuse_list),
+    ApiKey.LIST_TRANSACTIONS: Api(_transaction_admin.handle_list),
 }
 
 __all__ = [

@@ -114,14 +114,6 @@ def handle_describe(
     return {"transaction_states": [_described(context, name) for name in names]}
 
 
-def refuse_describe(
-    _context: ApiContext, request: Request[wire.DescribeTransactionsRequest], error: KafkaError
-) -> wire.DescribeTransactionsResponse:
-    """The same error for each id."""
-    names = request.body["transactional_ids"]
-    return {"transaction_states": [_unknown(name, error.code) for name in names]}
-
-
 def _described(context: ApiContext, name: str) -> wire.DescribeTransactionsResponseTransactionState:
     try:
         found = context.transactions.core_of(name).known.get(name)
@@ -203,13 +195,6 @@ def _filter(body: wire.ListTransactionsRequest, now_ms: int) -> Callable[[Transa
         return at_least_ms < 0 or 0 <= one.started_ms < now_ms - at_least_ms
 
     return passes
-
-
-def refuse_list(
-    _context: ApiContext, _request: Request[wire.ListTransactionsRequest], error: KafkaError
-) -> wire.ListTransactionsResponse:
-    """The error alone."""
-    return {"error_code": error.code, "unknown_state_filters": (), "transaction_states": ()}
 
 
 # --- DescribeProducers ----------------------------------------------------------------------------
