@@ -41,7 +41,10 @@ class Kind(enum.IntEnum):
 
 
 class ConsumerKey(NamedTuple):
-    """Which group it is, and which member or regular expression of it."""
+    """Key of a record: the group, and the member or regular expression that it is about.
+
+    `part` is empty where the record is about the group as a whole.
+    """
 
     kind: Kind
     group: str
@@ -63,14 +66,17 @@ class ClassicProtocolValue(TypedDict):
 
 
 class ClassicMemberValue(TypedDict):
-    """Part of ConsumerGroupMemberMetadataValue."""
+    """Part of ConsumerGroupMemberMetadataValue.
+
+    Present while the member speaks the classic protocol, so that a downgrade finds its protocols.
+    """
 
     session_timeout_ms: int
     supported_protocols: list[ClassicProtocolValue]
 
 
 class GroupEpochValue(TypedDict):
-    """ConsumerGroupMetadataValue."""
+    """ConsumerGroupMetadataValue. The hash is that of the subscribed topics (KIP-1101)."""
 
     epoch: int
     metadata_hash: int

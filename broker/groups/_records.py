@@ -46,6 +46,8 @@ _OFFSET_KEY = table(
 
 
 def _offset_value(version: int) -> Struct:
+    # Version 1 has a time of expiry and no leader epoch; 2 dropped the former, 3 brought the
+    # latter. So an offset with a time of expiry is written without its epoch.
     fields = [field("offset", "int64")]
     if version >= 3:
         fields.append(field("leader_epoch", "int32", -1))
@@ -58,6 +60,7 @@ def _offset_value(version: int) -> Struct:
 
 
 def _member(version: int) -> Struct:
+    # Static members came with version 3 (KIP-345); without the field none is static.
     fields: list[Field] = [field("member_id", "string")]
     if version >= 3:
         fields.append(field("group_instance_id", "string", None, nullable=True))

@@ -115,9 +115,7 @@ def _impossible(value: Any, lines: Sequence[int], tries: Sequence[Operation]) ->
 
 
 def check_lock(history: Sequence[Op], *, guarded: bool = False) -> Verdict:
-    """Judge locks with fencing tokens:
-
-    `acquire` (ends with the token), `release`, `write` (a token).
+    """Judge locks by `acquire` (ends with a fencing token), `release` and `write` (a token).
 
     A lock granted later has a greater token, none is granted twice, and once a write with a token
     was accepted none with a lesser one is. `guarded`: the store that accepts writes knows the

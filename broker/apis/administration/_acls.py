@@ -64,6 +64,7 @@ def _resource(rule: AccessControlEntryRecord) -> tuple[int, str, int]:
 
 
 def _order(rule: AccessControlEntryRecord) -> tuple[Any, ...]:
+    # By resource first: a resource stands once in the answer, with all its rules.
     return (*_resource(rule), rule.principal, rule.host, rule.operation, rule.permission_type)
 
 
@@ -77,6 +78,7 @@ def _rule(rule: AccessControlEntryRecord) -> wire.AclDescription:
 
 
 def _filter(body: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFilter:
+    # Version 0 knows literal names alone; prefixes came with KIP-290.
     return AclFilter(
         body["resource_type_filter"],
         body["resource_name_filter"],

@@ -58,6 +58,8 @@ async def handle(
 async def _alter(
     context: ApiContext, request: Request[_Request], resources: tuple[ConfigAlteration, ...]
 ) -> wire.AlterConfigsResponse:
+    # What is refused here stays out of the request, since the controller's outcomes have no names:
+    # they are matched to the resources by their order.
     asked: Sequence[_Resource] = request.body["resources"]
     refusals = list(map(_refusal, asked))
     allowed = tuple(one for one, no in zip(resources, refusals, strict=True) if no is None)
@@ -71,8 +73,10 @@ async def _alter(
 
 
 def _refusal(resource: _Resource) -> Outcome | None:
-    """What no controller needs to look at: a topic's name that cannot be one, values that are not
-    there.
+    """Return the refusal of a resource with an impossible topic name or missing values, or None.
+
+    The controller need not look at these. An empty name is that of all brokers' defaults; topics
+    have no such defaults.
     """
     null = [
         one["name"]
@@ -108,6 +112,8 @@ def _incremental(
 
 
 def _whole(resource: wire.AlterConfigsRequestAlterConfigsResource) -> ConfigAlteration:
+    # A config that the request does not name goes back to its default: two clients that alter
+    # different configs undo each other, which is why KIP-339 has the incremental form.
     changes = tuple(
         ConfigChange(one["name"], AlterOperation.SET, one["value"]) for one in resource["configs"]
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     _Entry = wire.DescribeConfigsResourceResult
 
+# The sources of Apache Kafka's DescribeConfigs; 6 and 7 are of loggers and client metrics.
 _DYNAMIC_TOPIC_CONFIG = 1
 _DYNAMIC_BROKER_CONFIG = 2
 _DYNAMIC_DEFAULT_BROKER_CONFIG = 3
@@ -87,6 +88,7 @@ def _entries(context: ApiContext, resource: wire.DescribeConfigsResource) -> Ite
             raise KafkaError(unknown_name(name), f"there is no topic {name}")
         return _topic_entries(context, image.config(kind, name), keys)
     if kind == BROKER_RESOURCE:
+        # A broker knows its own file alone, so clients ask each broker for its own configs.
         if name not in ("", str(context.config.node_id)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {name} is asked at another broker")
         return _broker_entries(context, keys) if name else _all_brokers_entries(context, keys)
@@ -114,6 +116,7 @@ def _topic_synonyms(
     context: ApiContext, overrides: Mapping[str, str], key: TopicKey
 ) -> Iterator[tuple[wire.DescribeConfigsSynonym, str | None]]:
     """(synonym, its value in the unit of the topic's key); a broker key has a unit of its own."""
+    # Each overrides those after it: the topic, this broker, all brokers, the file, the default.
     if key.name in overrides:
         value = text_of(key.parse(overrides[key.name].strip()))
         yield _synonym(key.name, value, _DYNAMIC_TOPIC_CONFIG), value
@@ -156,6 +159,7 @@ def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterat
         is_set = attribute in config.model_fields_set
         source = _STATIC_BROKER_CONFIG if is_set else _DEFAULT_CONFIG
         synonyms.append(_synonym(name, _broker_text(value), source))
+        # A key of the file that cannot change while the broker runs is shown as read-only.
         read_only = name not in BROKER_KEYS
         kind = _broker_type(value, field)
         yield _entry(name, kind, field.description, synonyms, read_only=read_only)
@@ -207,7 +211,7 @@ def _entry(
         "value": synonyms[0]["value"],
         "read_only": read_only,
         "config_source": synonyms[0]["source"],
-        "is_sensitive": False,
+        "is_sensitive": False,  # no key holds a secret
         "synonyms": synonyms,
         "config_type": kind,
         "documentation": documentation,

@@ -53,6 +53,7 @@ async def handle(
         displaced = [key async for key in _displaced(context.metadata.image, election_type)]
         results = [one for one in await elect(displaced) if one.error not in _NOTHING_TO_DO]
     else:
+        # Named twice, a partition would be elected first and then need no election.
         results = await elect([*dict.fromkeys(partitions)])
     return {
         "error_code": ErrorCode.NONE,
@@ -71,6 +72,7 @@ async def _elect(
     deadline: float,
 ) -> list[ElectionResult]:
     results: list[ElectionResult] = []
+    # One request even for no partitions: the offset of its answer is what the image waits for.
     for first in range(0, max(1, len(partitions)), PARTITIONS_MAX):
         elect = ElectLeadersRequest(
             election_type, tuple(partitions[first : first + PARTITIONS_MAX])
@@ -86,6 +88,7 @@ async def _displaced(image: MetadataImage, election_type: int) -> AsyncIterator[
     for topic in image.topics.in_order():
         for partition_id, partition in topic.items():
             leader = partition.leader
+            # An unclean election changes nothing where there is a leader (KIP-460).
             if leader == NO_LEADER or (
                 election_type == PREFERRED_ELECTION and leader != partition.replicas[0]
             ):

@@ -57,6 +57,8 @@ async def ask(
         )
     if response.error:
         raise KafkaError(response.error, response.message)
+    # The result is not looked at: the change is committed, and an error now would make clients that
+    # try again meet TOPIC_ALREADY_EXISTS and the like.
     left_ms = int((deadline - loop.time()) * 1000)
     await context.metadata.until(lambda image: image.offset >= response.offset, left_ms)
     return response
@@ -88,6 +90,7 @@ async def handle_create_partitions(
 ) -> wire.CreatePartitionsResponse:
     """Add partitions to topics, each on its own (KIP-195, row C3)."""
     body = request.body
+    # As in Apache Kafka, neither of two wishes for a topic is carried out.
     named = Counter(topic["name"] for topic in body["topics"])
     wanted = tuple(_new_partitions(one) for one in body["topics"] if named[one["name"]] == 1)
     create = CreatePartitionsRequest(wanted, body["validate_only"])
@@ -109,6 +112,7 @@ def refuse_create_partitions(
 
 
 def _new_partitions(topic: wire.CreatePartitionsTopic) -> NewPartitions:
+    # None, as opposed to an empty list, leaves the placement to the controller.
     assignments = topic["assignments"]
     replicas = None if assignments is None else tuple(tuple(a["broker_ids"]) for a in assignments)
     return NewPartitions(topic["name"], topic["count"], replicas)

@@ -1,9 +1,4 @@
-"""Apis about the whole cluster:
-
-DescribeQuorum, UpdateFeatures, UnregisterBroker.
-
-The active controller answers all of them.
-"""
+"""DescribeQuorum, UpdateFeatures and UnregisterBroker, which the active controller answers."""
 
 from __future__ import annotations
 
@@ -46,6 +41,7 @@ async def handle_describe(
     UNKNOWN_TOPIC_OR_PARTITION of each partition if others are asked for: they have no quorum.
     """
     topics = request.body["topics"]
+    # As Apache Kafka has it: one more topic or partition, and the quorum is not described either.
     numbers = [one["partition_index"] for topic in topics for one in topic["partitions"]]
     if [topic["topic_name"] for topic in topics] != [METADATA_TOPIC] or numbers != [0]:
         unknown = [_without(topic) for topic in topics]
@@ -71,6 +67,7 @@ def _without(
     topic: wire.DescribeQuorumRequestTopicData,
 ) -> wire.DescribeQuorumResponseTopicData:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # The numbers below have no value for "none" in the schema: a client looks at the error first.
     numbers = [one["partition_index"] for one in topic["partitions"]]
     partitions: list[wire.DescribeQuorumResponsePartitionData] = [
         {
@@ -135,5 +132,7 @@ async def handle_unregister(
     context: ApiContext, request: Request[wire.UnregisterBrokerRequest]
 ) -> wire.UnregisterBrokerResponse:
     """Remove the registration of a broker that is gone for good (KIP-631)."""
+    # A broker that still runs is not stopped by this: it notices in the log that its registration
+    # is gone, and ends.
     await change(context, UnregisterBrokerRequest(request.body["broker_id"]), _TIMEOUT_MS)
     return {"error_code": ErrorCode.NONE, "error_message": None}

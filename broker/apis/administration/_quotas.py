@@ -52,6 +52,7 @@ def _check_components(components: list[wire.ComponentData]) -> None:
             message = f"match_type must be 0 to 2, not {how}"
         elif kind not in _KINDS:
             message = f"entity_type must be one of {', '.join(_KINDS)}, not {kind!r}"
+            # Not INVALID_REQUEST: a newer broker may know entities that this one does not.
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         elif kinds.count(kind) > 1:
             message = f"{kind} is named twice"
@@ -66,6 +67,7 @@ def _check_components(components: list[wire.ComponentData]) -> None:
 
 def _matches(components: list[wire.ComponentData], entity: QuotaEntity, *, strict: bool) -> bool:
     parts = dict(entity)
+    # KIP-546: without `strict` the quota of (user, client-id) matches a filter by user alone.
     if strict and len(components) != len(parts):
         return False
     return all(_matches_part(one, parts) for one in components)
@@ -75,6 +77,7 @@ def _matches_part(component: wire.ComponentData, parts: dict[str, str | None]) -
     kind = component["entity_type"]
     if kind not in parts:
         return False
+    # The default entity has no name, so a default match looks for None.
     wanted = component["match"] if component["match_type"] == _EXACT else None
     return component["match_type"] == _ANY or parts[kind] == wanted
 
@@ -90,6 +93,7 @@ async def handle_alter(
     entries = tuple(map(_alteration, request.body["entries"]))
     alter = AlterClientQuotasRequest(entries, request.body["validate_only"])
     outcomes = await change(context, alter, _TIMEOUT_MS)
+    # Stored and described, so that tools which copy a cluster work; but nothing is throttled.
     context.log.warning("client_quotas_not_enforced", entities=len(entries))
     pairs = zip(entries, outcomes, strict=True)
     return {

@@ -24,6 +24,7 @@ async def handle(
     """Begin, change or cancel reassignments, each on its own (KIP-455)."""
     body = request.body
     partitions = _partitions(request)
+    # KIP-860 lets a client refuse a change of the replication factor; before version 1 it may.
     may_change = body.get("allow_replication_factor_change", True)
     alter = AlterReassignmentsRequest(partitions, may_change)
     outcomes = await change(context, alter, body["timeout_ms"])
@@ -41,6 +42,7 @@ def _partitions(
         Reassignment(
             topic["name"],
             one["partition_index"],
+            # None cancels a reassignment, which brings back the replicas from before (KIP-455).
             None if one["replicas"] is None else tuple(one["replicas"]),
         )
         for topic in request.body["topics"]
@@ -74,6 +76,7 @@ def handle_list(
         named = [(topic, [*range(len(topic.partitions))]) for topic in topics.in_order()]
     else:
         found = [(topics.by_name(one["name"]), one["partition_indexes"]) for one in asked]
+        # Unknown topics do not move: the answer has no place for an error of theirs.
         named = [(topic, numbers) for topic, numbers in found if topic is not None]
     moving = [(topic.name, _moving(topic, numbers)) for topic, numbers in named]
     return {

@@ -43,6 +43,7 @@ def _described(
     ]
     error = ErrorCode.NONE
     message: str | None = None
+    # Each of these is a user's own error (KIP-554); Apache Kafka answers the other users as usual.
     if twice:
         error, message = ErrorCode.DUPLICATE_RESOURCE, "The user is named twice"
     elif not infos:
@@ -61,6 +62,7 @@ async def handle_alter(
     """Set and remove credentials, each user on their own (KIP-554)."""
     alter = _request(request)
     outcomes = await change(context, alter, _TIMEOUT_MS)
+    # Stored and described, so that tools which copy a cluster work; but no listener asks for them.
     context.log.warning("scram_credentials_not_used", users=len(outcomes))
     pairs = zip(alter.users(), outcomes, strict=True)
     return {"results": [{"user": user, **result_of(outcome)} for user, outcome in pairs]}

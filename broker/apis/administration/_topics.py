@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests import ControllerRequest
 
 _PARTITIONS_MAX = 2_000
+"""The default of Apache Kafka's `max.request.partition.size.limit` (KIP-966)."""
 
 
 async def handle_create(
@@ -53,6 +54,7 @@ async def handle_create(
     def all_there(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
         return all(r.error or image.topics.by_name(r.name) is not None for r in results)
 
+    # A dry run changes no image, so waiting for one would always take the client's whole timeout.
     visible = (lambda *_: True) if body["validate_only"] else all_there
     results = await _change(context, create, body["timeout_ms"], visible)
     overrides = {topic.name: dict(topic.configs) for topic in new}
@@ -71,6 +73,7 @@ async def handle_delete(
     context: ApiContext, request: Request[wire.DeleteTopicsRequest]
 ) -> wire.DeleteTopicsResponse:
     """Delete topics by name or by id; INVALID_REQUEST for one named by both, or twice."""
+    # A topic that is named wrongly does not keep the others: as on creation each is on its own.
     topics = request.body.get("topics", [])
     wrong = [(one["name"], one["topic_id"]) for one in topics if _is_ambiguous(one)]
     times = Counter(_delete_keys(request))
@@ -79,6 +82,7 @@ async def handle_delete(
     delete = DeleteTopicsRequest(tuple(keys))
 
     def all_gone(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
+        # By id: another client may have created a topic of the same name meanwhile.
         ids = [r.topic_id for r in results if not r.error and r.topic_id is not None]
         return all(image.topics.by_id(topic_id) is None for topic_id in ids)
 
@@ -105,6 +109,7 @@ async def _change(
     visible: Callable[[MetadataImage, tuple[TopicResult, ...]], bool],
 ) -> tuple[TopicResult, ...]:
     """Sends the change to the active controller and waits for its results to be visible here."""
+    # The client's timeout is for both: first the commit, then this broker's image.
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
     response = await context.controller.call(change, timeout_ms)
@@ -214,10 +219,12 @@ def handle_describe_partitions(
     if cursor:
         _check_cursor(cursor, [topic["name"] for topic in body["topics"]])
     first = (cursor["topic_name"], cursor["partition_index"]) if cursor else ("", 0)
+    # With a limit of 0 a client that asks page by page would never come to the end.
     left = max(1, min(body["response_partition_limit"], _PARTITIONS_MAX))
     answers: list[wire.DescribeTopicPartitionsResponseTopic] = []
     next_cursor: wire.DescribeTopicPartitionsResponseCursor | None = None
     for name in names:
+        # Compared, not looked up: the cursor's topic may have been deleted between two pages.
         if name < first[0]:
             continue
         start = first[1] if name == first[0] else 0
@@ -272,6 +279,7 @@ def _partition(
     return {
         **partition_message(index, partition, live),
         "eligible_leader_replicas": partition.elr,
+        # Replicas that were eligible before an unclean shutdown (KIP-966): no record keeps them.
         "last_known_elr": (),
     }
 

@@ -33,6 +33,7 @@ ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 """Read, delete, describe, describe and alter configs."""
 OPERATIONS_NOT_ASKED = -(2**31)
 _HAS_ABSENT_GROUPS = 6
+"""From this version on a group that does not exist is an error (KIP-1043)."""
 
 
 async def handle_describe(
@@ -86,6 +87,7 @@ async def handle_list(
     While a partition is still loaded COORDINATOR_LOAD_IN_PROGRESS: the client asks again.
     """
     body = request.body
+    # Tools write states and types as they like: "Stable", "stable" (KIP-518, KIP-848).
     states = frozenset(state.lower() for state in body.get("states_filter", ()))
     types = frozenset(kind.lower() for kind in body.get("types_filter", ()))
     groups = EncodedArray(request.api_key, request.version, "groups")

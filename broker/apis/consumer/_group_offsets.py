@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from broker.protocol.messages import consumer as wire
 
 _KNOWS_EPOCHS = 9
+"""From this version on OffsetCommit may come from a member of KIP-848, with its epoch."""
 _BY_TOPIC_ID = 10
 _FETCHES_IN_BATCHES = 8
+"""One OffsetFetch is for several groups then (KIP-709)."""
 _KNOWS_ABORTABLE = 4
+"""TRANSACTION_ABORTABLE is known to TxnOffsetCommit from this version on (KIP-890)."""
 _ADDS_PARTITION = 5
 """From this version on TxnOffsetCommit is of transaction version 2."""
 _NONE = CommittedOffset(-1, -1, "", -1)
@@ -80,6 +83,7 @@ def handle_commit(
         for one in topic["partitions"]:
             partition = TopicPartition(name or "", one["partition_index"])
             if context.metadata.has(partition):
+                # Versions 2 to 4 alone have a retention of their own (KIP-211 took it away).
                 retention_ms = body.get("retention_time_ms", -1)
                 offsets.append((partition, _committed(one, wall_ms, retention_ms)))
     generation = body["generation_id_or_member_epoch"]
@@ -113,6 +117,7 @@ async def handle_commit_in_transaction(
         body.get("member_id", ""), body.get("group_instance_id"), body.get("generation_id", -1)
     )
     producer = body["producer_id"], body["producer_epoch"]
+    # As in Apache Kafka the coordinator is not asked then: an outdated producer is not fenced.
     if not offsets:
         return {"topics": [_named_commit(topic, {}) for topic in body["topics"]]}
     if not body["group_id"]:
@@ -148,6 +153,7 @@ async def _check_transaction(
 
 
 def _as_committers_know(code: ErrorCode, version: int) -> ErrorCode:
+    # The verifier's words are those for Produce. Committers try again at other errors.
     if code is ErrorCode.NOT_ENOUGH_REPLICAS:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_ABORTABLE:
@@ -236,6 +242,7 @@ async def _fetch(
         found: dict[TopicPartition, CommittedOffset | None]
         found = await ask_any(context, fetch, fetch.group_id)
     except KafkaError as error:
+        # The other groups of a batch are answered as usual.
         alone = request.version < _FETCHES_IN_BATCHES
         return _fetch_refused(group_id, asked if alone else None, error)
     if asked is None:
@@ -271,6 +278,7 @@ def _all_topics(
         if request.version >= _BY_TOPIC_ID:
             topic = context.metadata.image.topics.by_name(name)
             if topic is None:
+                # Deleted: by name its offsets would still be answered, but it has no id any more.
                 continue
             named = {"topic_id": topic.topic_id}
         topics.append({**named, "partition_indexes": [one.partition for one in partitions]})
@@ -294,6 +302,7 @@ def _fetched(
 def _offset(
     index: int, committed: CommittedOffset, error: ErrorCode
 ) -> wire.OffsetFetchResponsePartitions:
+    # A transaction has an offset pending here; the consumer is to ask again (KIP-447).
     if committed is UNSTABLE:
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     return {

@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from broker.protocol.messages import consumer as wire
 
 _NEEDS_MEMBER_ID = 4
+"""A member without an id gets one first and joins again with it, so retries add no members
+(KIP-394)."""
 _NAMES_PROTOCOL = 5
+"""SyncGroup names the protocol from this version on (KIP-559)."""
 _PROTOCOL_MAY_BE_NULL = 7
 _MAY_SKIP_ASSIGNMENT = 9
+"""A static leader that comes back to a stable group may be spared the assignment (KIP-814)."""
 _LEAVES_IN_BATCHES = 3
 _BRINGS_MEMBER_ID = 1
+"""From this version on members choose their ids, so a heartbeat sent again adds none (KIP-1082)."""
 """Of ConsumerGroupHeartbeat."""
 
 if TYPE_CHECKING:
@@ -60,6 +65,7 @@ def handle_join(
     """Add a member, and answer when all members have joined."""
     body = request.body
     session_timeout_ms = body["session_timeout_ms"]
+    # Version 0 has one time for both: a member may take a session to join again (KIP-62).
     join = Join(
         body["group_id"],
         Caller(body["member_id"], body.get("group_instance_id"), -1),
@@ -154,6 +160,7 @@ def handle_leave(
     left = ask(context, leave, body["group_id"])
     if batched:
         return Reply(left, left.result)
+    # Before the batches an error is that of the request; since then each member has its own.
     return Reply(left, lambda: {"error_code": left.result()["members"][0]["error_code"]})
 
 
@@ -164,6 +171,7 @@ def handle_consumer_heartbeat(
     body = request.body
     if not body["group_id"].strip():
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+    # The group decides both times, not the member: an operator can change them while members run.
     config, overrides = context.config, _overrides(context, body["group_id"])
     owned, names = body["topic_partitions"], body["subscribed_topic_names"]
     heartbeat = ConsumerHeartbeat(
@@ -175,6 +183,7 @@ def handle_consumer_heartbeat(
         request.client_id or "",
         request.client_host,
         body["rebalance_timeout_ms"],
+        # None says "as before": members send changes alone, of regex and partitions as well.
         None if names is None else tuple(sorted(set(names))),
         body.get("subscribed_topic_regex"),
         body["server_assignor"],

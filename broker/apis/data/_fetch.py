@@ -50,6 +50,7 @@ def handle(
     Raises KafkaError: INVALID_REQUEST for an isolation level that does not exist. Its client would
     take records of aborted transactions for committed ones.
     """
+    # Refused before the session begins its next round, which would otherwise be lost.
     level = request.body["isolation_level"]
     if level not in _ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {level} does not exist")
@@ -78,7 +79,10 @@ def handle(
 def refuse(
     context: ApiContext, request: Request[wire.FetchRequest], error: KafkaError
 ) -> wire.FetchResponse:
-    """The same error for the whole and for each partition that the request names."""
+    """The same error for the whole and for each partition that the request names.
+
+    Versions below 7 have no error of the whole. Partitions of the session are not named.
+    """
     named = _session_request(request).wanted
     failed = FetchResult(error.code)
     answer = _answer(context, Round(list(named.items())), [failed] * len(named))
@@ -156,6 +160,7 @@ def _params(context: ApiContext, body: wire.FetchRequest, first: int) -> FetchPa
 
 def _leader_only(context: ApiContext, body: wire.FetchRequest) -> bool:
     """Followers read from leaders; so do consumers, but for those that a leader may send away."""
+    # A rack in the request says that the consumer can follow a preferred replica (KIP-392).
     selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
     return _replica_id(body) != CONSUMER or "rack_id" not in body or not selects
 
@@ -170,6 +175,7 @@ def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | 
         if found is None:
             return _UNKNOWN_ID
         name, topic_id = found.name, found.topic_id
+    # Less than nothing is an error of the partition alone; 0 may bring a batch (KIP-74).
     if wanted.max_bytes < 0:
         return _NEGATIVE_BYTES
     return FetchPartition(TopicPartition(name, key.partition), topic_id, *wanted)

@@ -33,6 +33,7 @@ def handle_delete_records(
     """
     body = request.body
     asked = _asked(body)
+    # Coordinators load their topics from the start: with a part of it they would lose groups.
     allowed = [(key, offset) for key, offset in asked if key.topic not in INTERNAL_TOPICS]
     timeout_ms = min(max(body["timeout_ms"], 0), context.wait_ms_max)
     results = context.replicas.delete_records(timeout_ms, allowed)
@@ -136,6 +137,7 @@ async def handle_describe_log_dirs(
         wanted = frozenset(
             TopicPartition(one["topic"], number) for one in asked for number in one["partitions"]
         )
+    # A failed directory is in the answer, with its error: tools count on seeing all of `log.dirs`.
     facts = await context.replicas.log_directories()
     return {"error_code": ErrorCode.NONE, "results": [_result(one, wanted) for one in facts]}
 

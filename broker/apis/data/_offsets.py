@@ -39,7 +39,7 @@ _NEVER = 1 << 15
 _OF_TIERS = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
 """Without tiered storage there is no such offset, and all is local."""
 _WITHOUT_TIERS = dict.fromkeys((_EARLIEST_LOCAL, *_OF_TIERS), EARLIEST)
-"""Whether the partition answers is looked up in any case."""
+"""The offset that is looked up instead. KIP-405 and KIP-1023 define the others."""
 _ISOLATION_LEVELS = (0, 1)
 _READ_COMMITTED = 1
 _UNKNOWN = EpochEndOffset(-1, -1)
@@ -74,6 +74,7 @@ def handle_list_offsets(
     def shape(results: list[OffsetResult]) -> wire.ListOffsetsResponse:
         found = {one: OffsetResult(code) for one, code in refused.items()}
         for lookup, result in zip(lookups, results, strict=True):
+            # Looked up all the same, for the error: that the partition is unknown or led elsewhere.
             is_tiered = asked[lookup.partition][0]["timestamp"] in _OF_TIERS
             found[lookup.partition] = OffsetResult(result.error) if is_tiered else result
         return _listed({one: found[one] for one in asked})
@@ -95,6 +96,7 @@ def _asked(
 def _refusal(
     request: Request[wire.ListOffsetsRequest], named: list[wire.ListOffsetsPartition]
 ) -> ErrorCode:
+    # As Apache Kafka has it, both lose: the answer could not say which of the two it means.
     if len(named) > 1:
         return ErrorCode.INVALID_REQUEST
     timestamp = named[0]["timestamp"]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _ACKS = (0, 1, -1)
 _KNOWS_ABORTABLE = 11
+"""TRANSACTION_ABORTABLE is known to Produce from this version on (KIP-890)."""
 _TAKES_ZSTD = 7
 """From this version on clients can read what zstd compressed (KIP-110)."""
 _ADDS_PARTITIONS = 12
@@ -115,6 +116,7 @@ def _held(
             text = f"zstd needs Produce version {_TAKES_ZSTD} or later, not {request.version}"
             held[index] = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=text)
         elif isinstance(one, Prepared) and one.header.is_transactional:
+            # Refuses the whole request, as Apache Kafka does: the check is one of authorization.
             if request.body["transactional_id"] is None:
                 text = "records of a transaction without its transactional id"
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
@@ -152,6 +154,7 @@ async def _append_held(
     results |= await _refused(context, request, checks)
     agreed = [index for index in checks if index not in results]
     appended_later = append([entries[index] for index in agreed])
+    # The request may be answered only now, but its free batches were appended before the question.
     free = (index for index in range(len(entries)) if index not in held)
     results |= zip(free, await _done(appended), strict=True)
     results |= zip(agreed, await _done(appended_later), strict=True)
@@ -199,6 +202,7 @@ def refuse(
 
 def _answer(context: ApiContext, body: wire.ProduceRequest, results: list[AppendResult]) -> _Answer:
     if body["acks"] == 0:
+        # One failure is enough: what other partitions have appended stays.
         failed = next((r for r in results if r.error), None)
         if failed is not None:
             raise HangUpError(f"a produce with acks=0 failed: {failed.error.name}")

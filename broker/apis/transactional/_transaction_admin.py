@@ -34,6 +34,7 @@ def handle_markers(
     context: ApiContext, request: Request[wire.WriteTxnMarkersRequest]
 ) -> wire.WriteTxnMarkersResponse | Reply[wire.WriteTxnMarkersResponse]:
     """Write each marker to its partitions; answer when all in-sync replicas have them (KIP-98)."""
+    # The request has no timeout. The coordinator sends a marker again until it is written.
     body = request.body
     entries = list(_entries(body))
     timeout_ms = context.config.replica_socket_timeout_ms
@@ -115,6 +116,7 @@ def handle_describe(
 
 
 def _described(context: ApiContext, name: str) -> wire.DescribeTransactionsResponseTransactionState:
+    # Read without a step of the coordinator: the state may change right after, as for any reader.
     try:
         found = context.transactions.core_of(name).known.get(name)
     except KafkaError as error:
@@ -185,6 +187,7 @@ async def handle_list(
 
 def _filter(body: wire.ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool]:
     """Whether the state, the producer and how long it has been going on are those asked for."""
+    # An unknown state alone must match nothing, not all: `states` is not empty then.
     states, ids = body["state_filters"], frozenset(body["producer_id_filters"])
     wanted = frozenset(_STATES[name] for name in states if name in _STATES)
     at_least_ms: int = body.get("duration_filter", -1)
@@ -210,6 +213,7 @@ def handle_producers(
 
 
 def _known(context: ApiContext, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+    # Before the lookup, which would answer UNKNOWN_TOPIC_OR_PARTITION for an impossible name.
     if name_problem(partition.topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, []
     return context.replicas.producers(partition)

@@ -42,11 +42,14 @@ async def handle_init(
     body = request.body
     name = body["transactional_id"]
     before = body.get("producer_id", -1), body.get("producer_epoch", -1)
+    # A producer that goes on after an error brings its id and epoch to have the epoch raised
+    # (KIP-360); without both the coordinator could not tell it from one that it has fenced.
     if (before[0] == -1) != (before[1] == -1):
         text = f"producer id {before[0]} and epoch {before[1]} go together: one of them is missing"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if name is None:
         return {"producer_id": await context.producer_ids.take(), "producer_epoch": 0}
+    # The coordinator cannot wait for the controller within its step, so the id is taken before.
     asked = InitProducer(name, body["transaction_timeout_ms"], *before)
     if context.transactions.core_of(name).needs_id(asked):
         asked = asked.with_id(await context.producer_ids.take())
@@ -83,6 +86,7 @@ async def handle_add_partitions(
         _partitions(body["v3_and_below_topics"]),
         patient=True,
     )
+    # Brokers send batches for their own topics, too, so only the client's form is checked.
     errors = _not_of_clients(asked.partitions) or await _add(context, asked)
     return {"results_by_topic_v3_and_below": _result(request, errors)}
 
@@ -140,6 +144,7 @@ async def _added_of(
 
 async def _add(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
     """All are added, or none: who could not write to one would not commit the others."""
+    # To verify is only to look: what is unknown here is not in the transaction either.
     unknown = [one for one in asked.partitions if not context.metadata.has(one)]
     if unknown and not asked.verify_only:
         others = dict.fromkeys(asked.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -181,6 +186,7 @@ async def handle_add_offsets(
 ) -> wire.AddOffsetsToTxnResponse:
     """The partition that holds the group's offsets belongs to the transaction too."""
     body = request.body
+    # The partition of a group follows from the number of partitions, so the topic must exist.
     await context.internal_topics.ensure(CONSUMER_OFFSETS)
     partition = context.groups.partition_of(body["group_id"])
     asked = AddPartitions(
