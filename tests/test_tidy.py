@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("raftctl", "broker", "jepsen", "tests")
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 800
+ARCHITECTURE_LINES_MAX = 200
 
 # Where the world may be touched: the real runtime, the commands people run, the simulated world.
 OUTSIDE_THE_SEAM = (
@@ -287,6 +288,18 @@ def _anchors(text: str) -> set[str]:
     """Return the names of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+def test_the_table_of_the_architecture_names_every_package() -> None:
+    """The top two levels of the product, each once, and nothing else."""
+    lines = (ROOT / "docs" / "architecture.md").read_text().splitlines()
+    named: list[str] = []
+    for cell in (line.split("|")[1] for line in lines if line.startswith("| `")):
+        top, *others = re.findall(r"`([\w.]+)`", cell)
+        named += [top, *(f"{top.partition('.')[0]}.{other}" for other in others)]
+    folders = (path.parent for one in words.PRODUCT for path in ROOT.glob(f"{one}/*/__init__.py"))
+    assert sorted(named) == sorted(f"{one.parent.name}.{one.name}" for one in folders)
+    assert len(lines) <= ARCHITECTURE_LINES_MAX
 
 
 def test_decisions_are_numbered_without_holes() -> None:

@@ -292,7 +292,7 @@ class BrokerRunner:
         self._fail = fail
         self._task: asyncio.Task[None] | None = None
         self._publishes = False
-        """Whether the loader publishes to the broker."""
+        """True once the loader publishes to the broker."""
         self._hurried = asyncio.Event()
 
     def start(self) -> None:

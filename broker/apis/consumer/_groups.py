@@ -32,8 +32,8 @@ _MAY_SKIP_ASSIGNMENT = 9
 """A static leader that comes back to a stable group may be spared the assignment (KIP-814)."""
 _LEAVES_IN_BATCHES = 3
 _BRINGS_MEMBER_ID = 1
-"""From this version on members choose their ids, so a heartbeat sent again adds none (KIP-1082)."""
-"""Of ConsumerGroupHeartbeat."""
+"""From this version on members of ConsumerGroupHeartbeat choose their ids, so that one sent again
+adds no member (KIP-1082)."""
 
 if TYPE_CHECKING:
     _OfGeneration = wire.SyncGroupRequest | wire.HeartbeatRequest

@@ -1,4 +1,4 @@
-"""What servers tell of themselves: does it agree with itself?
+"""Traces of servers: checks that their own reports agree with each other.
 
 A trace is a history whose processes are nodes; of each event there is one line, of type `info`.
 `key` is the partition (`orders-0`, `__cluster_metadata-0`), and the value of

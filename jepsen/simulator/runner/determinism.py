@@ -32,7 +32,7 @@ PREPARED = {
     # aiokafka's compiled record builder asks the system for the time; its Python twin does not.
     "AIOKAFKA_NO_EXTENSIONS": "1",
 }
-"""What must be in the environment before the interpreter starts."""
+"""The variables that must be in the environment before the interpreter starts."""
 BAD_ARGUMENTS = 2
 """The exit status of a run that was refused; its output ends with the reason in a sentence."""
 SUBPROCESS_TIMEOUT_S = 300.0
@@ -61,9 +61,9 @@ class RunResult:
     processor_s: float = field(default=0.0, compare=False)
     """The processor time of the run alone; 0 where it is not known."""
     covered: frozenset[str] = field(default=frozenset(), compare=False)
-    """What the run has reached, see `jepsen.simulator.coverage`."""
+    """The lines that the run has reached, see `jepsen.simulator.coverage`."""
     refusal: str = ""
-    """Why the run was refused, in a sentence."""
+    """The reason why the run was refused, in a sentence."""
 
     @staticmethod
     def parse(seed: int, status: int, output: str) -> RunResult:
@@ -147,7 +147,7 @@ def run_in_subprocess(
     options: Sequence[str] = (),
     timeout_s: float | None = SUBPROCESS_TIMEOUT_S,
 ) -> RunResult:
-    """Runs the scenario `module:function` of one seed in an interpreter of its own.
+    """Run the scenario `module:function` of one seed in an interpreter of its own.
 
     Ctrl-C kills that, and is raised here. `timeout_s`: None for a run that may take any time.
     """

@@ -67,14 +67,12 @@ def run_seed(
     folder_path: str | None = None,
     covered: bool = False,
 ) -> int:
-    """Runs a seed to its end; the exit status is 0 if nothing went wrong. The files get every event
-    of the world, and what servers are seen to do as lines of a history. A folder of a run has the
-    test, and gets the history and how the run ended. With `covered` a line says what the run has
-    reached.
+    """Run a seed to its end, and return the exit status: 0 if nothing went wrong.
 
     The files get every event of the world, and the observed events of servers as lines of a
-    history. With `covered` a line lists what the run has reached. The last line of the output is
-    `seed N: ok, trace HASH`, or says that the seed failed.
+    history. A folder of a run has the test, and gets the history and the ending. With `covered` a
+    line lists what the run has reached. The last line of the output is `seed N: ok, trace HASH`, or
+    says that the seed failed.
     """
     scenario = load(target)
     from jepsen.core import Ending
@@ -121,9 +119,9 @@ def run_seed(
 
 
 def broken_by(error: BaseException | None, at_s: float) -> tuple[Anomaly, ...]:
-    """What ended a run, as anomalies: properties by their names, and failures of nodes.
+    """Return the causes of a run's end as anomalies: broken properties by name, failed nodes.
 
-    `at_s`: when the run ended, for a failure of the scenario alone.
+    `at_s`: the time of the end, for a failure of the scenario alone. Empty without an error.
     """
     from jepsen.simulator.properties import Violation
     from jepsen.simulator.world import Failure, WorldFailed

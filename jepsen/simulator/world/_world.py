@@ -87,7 +87,7 @@ class World:
         )
         self.trace = Trace(lambda: self.loop.now_s)
         self.recorder: Recorder | None = None
-        """To be set before there is a cluster: gets what its nodes are seen to do."""
+        """The recorder of the observed events of nodes, to be set before there is a cluster."""
         self.test: RunSpec | None = None
         """The test of the harness that the run performs, if it has a folder."""
         self.history: list[Op] = []
