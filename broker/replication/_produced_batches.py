@@ -127,7 +127,7 @@ class AckFlusher:
         flushes = {
             index: one.replica.log.flush_through(one.replica.log.log_end_offset)
             for index, one in appended.items()
-            if one.replica.is_flush_due
+            if one.replica.log.is_flush_due
         }
         if not flushes:
             return results

@@ -215,6 +215,11 @@ class PartitionLog:
         return self.log_end_offset > self.recovery_point
 
     @property
+    def is_flush_due(self) -> bool:
+        """True if `flush.messages` records or more are not durable: none is acknowledged before."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    @property
     def size(self) -> int:
         """Bytes of batches."""
         return self._segments.size
@@ -345,7 +350,7 @@ class PartitionLog:
         except OSError as error:
             raise self._broken(error) from error
         invariant(self.log_end_offset == header.next_offset, "the log ends with the new batch")
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+        if self.is_flush_due:
             self.flush_through(self.log_end_offset)
 
     def _broken(self, error: OSError) -> KafkaError:

@@ -247,15 +247,8 @@ class Partition:
 
         With `flush.on.ack` these are all records, else `flush.messages` of them or more.
         """
-        config = self.log.config
-        unflushed_max = 1 if config.flush_on_ack else config.flush_messages
-        return self.log.log_end_offset - self.log.recovery_point >= unflushed_max
-
-    @property
-    def is_flush_due(self) -> bool:
-        """True if so many records are not flushed that none is acknowledged before."""
         log = self.log
-        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+        return log.is_flush_due or (log.config.flush_on_ack and log.is_dirty)
 
     def follower_fetched(
         self, wanted: FetchPartition, params: FetchParams, now_ms: int
