@@ -48,17 +48,17 @@ class HandingTo:
         return True
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """Outcome of a call: a result, or an exception."""
 
     result: Any
     error: BaseException | None
 
 
-def outcome_of(call: Callable[[], object], kinds: Kinds = ALL) -> Outcome:
+def outcome_of(call: Callable[[], object], kinds: Kinds = ALL) -> CallOutcome:
     """Run a call as a thread would, which hands its failure to its waiter."""
     errors: list[BaseException] = []
     result = None
     with HandingTo(errors.append, kinds):
         result = call()
-    return Outcome(result, errors[0] if errors else None)
+    return CallOutcome(result, errors[0] if errors else None)

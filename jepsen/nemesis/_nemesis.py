@@ -37,7 +37,7 @@ SYNC_POLLS = 100
 SYNC_POLL_S = 0.2
 
 
-class Roles(Protocol):
+class RoleTargets(Protocol):
     """Partition leaders and coordinators; see `jepsen.environments.admin`."""
 
     async def broker(self, role: str) -> int | None:
@@ -47,7 +47,7 @@ class Roles(Protocol):
         """Give a partition those replicas, else others: [partition, ids]; None: refused."""
 
 
-class Membership(Protocol):
+class MembershipChanges(Protocol):
     """Brokers that leave and join; see `jepsen.environments.admin`."""
 
     @property
@@ -61,7 +61,7 @@ class Membership(Protocol):
         """Let the broker that has left join again."""
 
 
-class Features(Protocol):
+class FeatureChanges(Protocol):
     """The levels of the cluster's features; see `jepsen.environments.admin`."""
 
     async def lower(self, feature: str, level: int | None = None) -> list[Any]:
@@ -202,9 +202,9 @@ class Nemesis(Injector):
         self,
         environment: Environment,
         rng: random.Random,
-        roles: Roles | None = None,
-        membership: Membership | None = None,
-        features: Features | None = None,
+        roles: RoleTargets | None = None,
+        membership: MembershipChanges | None = None,
+        features: FeatureChanges | None = None,
     ) -> None:
         """`roles`: of clusters that serve Kafka's clients in this test.
 

@@ -30,7 +30,7 @@ JSON_NAME = "matrix.json"
 MARKDOWN_NAME = "matrix.md"
 
 
-class Outcome(NamedTuple):
+class CellOutcome(NamedTuple):
     """Outcome of one run."""
 
     valid: Valid | None
@@ -48,7 +48,7 @@ class Cell:
     """A test of the matrix."""
 
     spec: RunSpec
-    outcome: Outcome | None = None
+    outcome: CellOutcome | None = None
     """None: not run yet."""
 
     @property
@@ -86,8 +86,8 @@ class Cell:
         spec = RunSpec.from_json(document["spec"])
         if document["verdict"] == NOT_RUN:
             return cls(spec)
-        ran = {name: document[name] for name in Outcome._fields if name in document}
-        return cls(spec, Outcome(**{**ran, "found": tuple(ran["found"])}))
+        ran = {name: document[name] for name in CellOutcome._fields if name in document}
+        return cls(spec, CellOutcome(**{**ran, "found": tuple(ran["found"])}))
 
 
 def matrix(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerResponse
-    from raftctl.metadata.requests.admin import Outcome
+    from raftctl.metadata.requests.admin import ItemOutcome
 
     Decision = Callable[[MetadataImage, Any], "ControllerResult"]
     """Decision of one type of request, on the newest image."""
@@ -49,7 +49,7 @@ def lost_with(records: Sequence[Record]) -> ErrorCode:
     return ErrorCode.REQUEST_TIMED_OUT if records else ErrorCode.NOT_CONTROLLER
 
 
-def admin_result(records: Sequence[Record], outcomes: Sequence[Outcome]) -> ControllerResult:
+def admin_result(records: Sequence[Record], outcomes: Sequence[ItemOutcome]) -> ControllerResult:
     """Return the result of an administrative request: an outcome for each of its items."""
     count = len(records)
     return ControllerResult(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.requests.admin import AdminResponse, Outcome
+from raftctl.metadata.requests.admin import AdminResponse, ItemOutcome
 from raftctl.metadata.requests.cluster import CreateTopicsResponse, DeleteTopicsResponse
 from raftctl.rpc import RpcError, RpcNotConnected, RpcRefused
 
@@ -123,7 +123,7 @@ def _unless_done_before(response: ControllerResponse) -> ControllerResponse:
     """
     match response:
         case AdminResponse(error, message, outcomes):
-            results = tuple(Outcome(*_unknown(one.error, one.message)) for one in outcomes)
+            results = tuple(ItemOutcome(*_unknown(one.error, one.message)) for one in outcomes)
             error, message = _unknown(error, message)
             return replace(response, error=error, message=message, outcomes=results)
         case CreateTopicsResponse(error, topics) | DeleteTopicsResponse(error, topics):

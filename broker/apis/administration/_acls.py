@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from broker.apis.administration._forwarding import ask, change, result_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import PatternType, matches
-from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.admin import ItemOutcome
 from raftctl.metadata.requests.security import (
     AclBinding,
     AclFilter,
@@ -122,7 +122,7 @@ async def handle_delete(
     return {
         "filter_results": [
             {
-                **result_of(Outcome(one.error, one.message)),
+                **result_of(ItemOutcome(one.error, one.message)),
                 "matching_acls": [_matching(rule) for rule in one.bindings],
             }
             for one in response.results

@@ -12,7 +12,7 @@ from raftctl.metadata.requests.admin import (
     AlterOperation,
     ConfigAlteration,
     ConfigChange,
-    Outcome,
+    ItemOutcome,
 )
 from raftctl.metadata.topic_names import name_problem
 
@@ -72,7 +72,7 @@ async def _alter(
     }
 
 
-def _refusal(resource: _Resource) -> Outcome | None:
+def _refusal(resource: _Resource) -> ItemOutcome | None:
     """Return the refusal of a resource with an impossible topic name or missing values, or None.
 
     The controller need not look at these. An empty name is that of all brokers' defaults; topics
@@ -86,12 +86,12 @@ def _refusal(resource: _Resource) -> Outcome | None:
     ]
     if null:
         text = f"Null value not supported for: {', '.join(null)}"
-        return Outcome(ErrorCode.INVALID_REQUEST, text)
+        return ItemOutcome(ErrorCode.INVALID_REQUEST, text)
     name = resource["resource_name"]
     problem = name_problem(name) if resource["resource_type"] == TOPIC_RESOURCE else None
     if problem is not None and not name:
-        return Outcome(ErrorCode.INVALID_REQUEST, "there are no configs of all topics")
-    return None if problem is None else Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        return ItemOutcome(ErrorCode.INVALID_REQUEST, "there are no configs of all topics")
+    return None if problem is None else ItemOutcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def _named(resource: _Resource) -> _Name:

@@ -17,8 +17,8 @@ from raftctl.metadata.requests.admin import (
     CreatePartitionsRequest,
     DescribeQuorumResponse,
     ElectLeadersResponse,
+    ItemOutcome,
     NewPartitions,
-    Outcome,
 )
 from raftctl.metadata.requests.security import DeleteAclsResponse
 
@@ -66,12 +66,12 @@ async def ask(
 
 async def change(
     context: ApiContext, request: ControllerRequest, timeout_ms: int
-) -> tuple[Outcome, ...]:
+) -> tuple[ItemOutcome, ...]:
     """Forward the change to the active controller; return an outcome for each item, in order."""
     return (await ask(context, request, AdminResponse, timeout_ms)).outcomes
 
 
-def result_of(outcome: Outcome) -> ItemError:
+def result_of(outcome: ItemOutcome) -> ItemError:
     """The two fields by which an answer says what became of an item."""
     message = (outcome.message or outcome.error.text) if outcome.error else None
     return {"error_code": outcome.error, "error_message": message}

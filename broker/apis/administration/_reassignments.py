@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.apis.administration._forwarding import change, result_of
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests.admin import AlterReassignmentsRequest, Outcome, Reassignment
+from raftctl.metadata.requests.admin import AlterReassignmentsRequest, ItemOutcome, Reassignment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def _partitions(
 
 
 def _responses(
-    partitions: Sequence[Reassignment], outcomes: Sequence[Outcome]
+    partitions: Sequence[Reassignment], outcomes: Sequence[ItemOutcome]
 ) -> list[wire.ReassignableTopicResponse]:
     pairs = zip(partitions, outcomes, strict=True)
     return [

@@ -95,7 +95,7 @@ def _broken(old: Assignment | None, one: Assignment, unfenced: Container[int]) -
     return FENCED_LEADER if elected and not is_led_by(one, unfenced) else ""
 
 
-class Claim(NamedTuple):
+class LeadershipClaim(NamedTuple):
     """Claim that a node is the active controller of an epoch."""
 
     epoch: int
@@ -104,9 +104,9 @@ class Claim(NamedTuple):
     """The source of the claim, for people."""
 
 
-def check_leaders(claims: Iterable[Claim]) -> Iterator[Anomaly]:
+def check_leaders(claims: Iterable[LeadershipClaim]) -> Iterator[Anomaly]:
     """Check that an epoch has one active controller at most."""
-    known: dict[int, Claim] = {}
+    known: dict[int, LeadershipClaim] = {}
     for claim in claims:
         first = known.setdefault(claim.epoch, claim)
         if first.leader != claim.leader:

@@ -30,7 +30,7 @@ from jepsen.core.spec import RunSpec, check_spec, faults_ready, workloads_in
 from jepsen.environments.local import RELAYS
 from jepsen.errors import ClusterError, InputError
 from jepsen.nemesis.plan import PACKAGES
-from jepsen.runner.matrix import Cell, Outcome, matrix, progress, read, summary, text, write
+from jepsen.runner.matrix import Cell, CellOutcome, matrix, progress, read, summary, text, write
 from jepsen.store import DEFAULT_STORE, new_matrix_folder, put_aside, store_of_matrix
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run_cell(cell: Cell, store: Path) -> Cell | None:
         return None
     except InputError as error:
         tell(f"{spec.name}: {error}")
-        outcome = Outcome(None, "", (str(error),))
+        outcome = CellOutcome(None, "", (str(error),))
     except ClusterError as error:
         tell(f"{spec.name}: {error}")
         outcome = crashed(spec, store, str(error))
@@ -65,7 +65,7 @@ def run_cell(cell: Cell, store: Path) -> Cell | None:
         outcome = crashed(spec, store, repr(error))
     else:
         results = folder.results or {}
-        outcome = Outcome(
+        outcome = CellOutcome(
             overall(verdicts),
             str(folder.path),
             _found(verdicts),
@@ -76,9 +76,9 @@ def run_cell(cell: Cell, store: Path) -> Cell | None:
     return Cell(spec, outcome._replace(seconds=round(time.monotonic() - began_s, 1)))
 
 
-def crashed(spec: RunSpec, store: Path, why: str) -> Outcome:
+def crashed(spec: RunSpec, store: Path, why: str) -> CellOutcome:
     """Of a test that could not be judged."""
-    return Outcome(None, put_aside(store, spec.name), (why,))
+    return CellOutcome(None, put_aside(store, spec.name), (why,))
 
 
 def _found(verdicts: Mapping[str, Verdict]) -> tuple[str, ...]:

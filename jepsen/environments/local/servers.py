@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.replication import Copy, HeldBatch, check_copies
-from jepsen.checkers.replication.metadata import Claim, MetadataStep, check_leaders, check_metadata
+from jepsen.checkers.replication.metadata import (
+    LeadershipClaim,
+    MetadataStep,
+    check_leaders,
+    check_metadata,
+)
 from jepsen.checkers.verdict import Anomaly, Verdict, judge
 from jepsen.environments.raftctl import assignment_of
 from jepsen.errors import InputError
@@ -110,7 +115,7 @@ class LogSummary(NamedTuple):
     end: int
     epoch: int
     """The epoch of its last batch."""
-    claims: tuple[Claim, ...]
+    claims: tuple[LeadershipClaim, ...]
     """The nodes that began to lead, as far back as the log goes."""
     voters: tuple[int, ...]
     """The voters of the last record that names them; empty if there is none."""
@@ -136,13 +141,13 @@ def summary_of(disk: NodeDisk) -> LogSummary:
     """Read the node's log once. DamagedLogError."""
     paths = segments(disk.metadata)
     start = end = int(Path(paths[0]).stem) if paths else 0
-    epoch, claims, voters = 0, list[Claim](), tuple[int, ...]()
+    epoch, claims, voters = 0, list[LeadershipClaim](), tuple[int, ...]()
     try:
         for _, batch in read_batches(paths) if paths else ():
             end, epoch = batch.end_offset, batch.epoch
             for record in records_of(batch) if batch.control else ():
                 if isinstance(record, LeaderChangeRecord):
-                    claims.append(Claim(epoch, record.leader_id, disk.node.name))
+                    claims.append(LeadershipClaim(epoch, record.leader_id, disk.node.name))
                 elif isinstance(record, VotersRecord):
                     voters = tuple(voter.replica.node_id for voter in record.voters)
     except DamagedLogError as error:
@@ -376,7 +381,11 @@ def judge_servers(
     check_stopped(cluster)
     disks = node_disks(cluster)
     ids = {disk.node.name: disk.node.node_id for disk in disks}
-    claims = [Claim(epoch, ids[name], "seen from outside") for epoch, name in seen if name in ids]
+    claims = [
+        LeadershipClaim(epoch, ids[name], "seen from outside")
+        for epoch, name in seen
+        if name in ids
+    ]
     found = _Findings() if committed is not None else _Findings(notes=[Anomaly(NOT_SETTLED)])
     image = None
     try:
@@ -395,7 +404,10 @@ def judge_servers(
 
 
 def _judge_metadata(
-    disks: Sequence[NodeDisk], committed: int | None, seen: Sequence[Claim], found: _Findings
+    disks: Sequence[NodeDisk],
+    committed: int | None,
+    seen: Sequence[LeadershipClaim],
+    found: _Findings,
 ) -> MetadataImage:
     """The newest image of all; raises what reading and replaying do."""
     summaries = {disk.node.name: summary_of(disk) for disk in disks}

@@ -20,7 +20,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from jepsen.simulator.kernel.process import Process, ProcessState, ThreadCall, current_process
-from raftctl.failures import Outcome, outcome_of
+from raftctl.failures import CallOutcome, outcome_of
 
 if TYPE_CHECKING:
     import random
@@ -445,7 +445,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.network.listen(protocol_factory, host, port or 0, start=start_serving)
 
 
-def settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
+def settle(future: asyncio.Future[Any], outcome: CallOutcome) -> None:
     """Give a future its result or exception, unless its waiter has gone."""
     if future.cancelled():
         return

@@ -21,7 +21,7 @@ from jepsen.simulator.kernel import settle, wall_ms
 from jepsen.simulator.kernel.process import current_process
 from jepsen.simulator.network import SimSender, SimTransport
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.failures import Outcome, outcome_of
+from raftctl.failures import CallOutcome, outcome_of
 from raftctl.runtime.real import AVERAGED_CALLS, SHORT_CALL_S
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class SimWorker:
 
         self._disk.when_healed(run)
 
-    def _perform(self, call: Callable[[], Any]) -> tuple[Outcome, float]:
+    def _perform(self, call: Callable[[], Any]) -> tuple[CallOutcome, float]:
         disk = self._disk
         disk.take_cost_s()
         disk.take_hung()
@@ -149,7 +149,7 @@ class SimWorker:
         self._average_s += (took_s - self._average_s) / AVERAGED_CALLS
         return outcome, took_s
 
-    def _hand_over(self, future: asyncio.Future[Any], outcome: Outcome) -> None:
+    def _hand_over(self, future: asyncio.Future[Any], outcome: CallOutcome) -> None:
         process = current_process.get()
         if process is None or process.running:
             settle(future, outcome)

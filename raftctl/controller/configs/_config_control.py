@@ -26,7 +26,7 @@ from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, text_of
 from raftctl.metadata.features import eligible_leaders_enabled
 from raftctl.metadata.image import MetadataDelta
 from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ConfigRecord
-from raftctl.metadata.requests.admin import AlterOperation, Outcome
+from raftctl.metadata.requests.admin import AlterOperation, ItemOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,10 +66,10 @@ def alter_configs(
             changes = _alter(image, resource, config)
             _check_rules_applied(image, changes, reconciler)
         except KafkaError as error:
-            outcomes.append(Outcome(error.code, error.message))
+            outcomes.append(ItemOutcome(error.code, error.message))
             continue
         records += changes
-        outcomes.append(Outcome())
+        outcomes.append(ItemOutcome())
     if request.validate_only:
         records = []
     elections = _elections(image, records, reconciler)

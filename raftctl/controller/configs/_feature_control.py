@@ -41,7 +41,7 @@ from raftctl.metadata.requests.admin import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     FeatureUpdate,
-    Outcome,
+    ItemOutcome,
     UpdateFeaturesRequest,
 )
 
@@ -85,7 +85,7 @@ def update_features(
                 records.append(FeatureLevelRecord(update.feature, update.level))
     except KafkaError as error:
         return ControllerResult((), AdminResponse(error.code, error.message, ()))
-    outcomes = [Outcome() for _ in request.updates]
+    outcomes = [ItemOutcome() for _ in request.updates]
     if request.validate_only:
         return admin_result([], outcomes)
     after = [*_consequences(image, records, defaults, reconciler), *_snapshot_mark(image, request)]

@@ -30,7 +30,7 @@ from raftctl.controller.partitions._partition_change import (
 )
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.placement import bad_assignment, check_replicas
-from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.admin import ItemOutcome
 
 if TYPE_CHECKING:
     from raftctl.controller._result import ControllerResult
@@ -62,10 +62,10 @@ def alter_reassignments(
             fixed = not request.allow_replication_factor_change
             record = _alter(image, wanted, rules.of(wanted.topic), available, fixed_factor=fixed)
         except KafkaError as error:
-            outcomes.append(Outcome(error.code, error.message))
+            outcomes.append(ItemOutcome(error.code, error.message))
             continue
         records += [] if record is None else [record]
-        outcomes.append(Outcome())
+        outcomes.append(ItemOutcome())
     return admin_result(records, outcomes)
 
 

@@ -31,7 +31,7 @@ from raftctl.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.admin import ItemOutcome
 from raftctl.metadata.requests.cluster import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -168,12 +168,12 @@ class TopicControl:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
                 added = self._add_partitions(image, topic, room)
             except KafkaError as error:
-                outcomes.append(Outcome(error.code, error.message))
+                outcomes.append(ItemOutcome(error.code, error.message))
                 continue
             room -= len(added)
             invariant(room >= 0, "the partitions of a request fit into a batch")
             records += added
-            outcomes.append(Outcome())
+            outcomes.append(ItemOutcome())
         return admin_result([] if request.validate_only else records, outcomes)
 
     def _add_partitions(

@@ -27,7 +27,7 @@ from raftctl.metadata.acls import (
 )
 from raftctl.metadata.features import SECURITY_LEVEL, require_level
 from raftctl.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.admin import ItemOutcome
 from raftctl.metadata.requests.security import (
     AclBinding,
     CreateAclsRequest,
@@ -64,13 +64,13 @@ def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerR
             require_level(image, SECURITY_LEVEL)
             _check(binding)
         except KafkaError as error:
-            outcomes.append(Outcome(error.code, error.message))
+            outcomes.append(ItemOutcome(error.code, error.message))
             continue
         record = _record(binding)
         known = image.acls.get(record.entry_id) or records.setdefault(record.entry_id, record)
         # Else one entry would take the place of another, and the client would not learn of it.
         invariant(known == record, "entries that differ have different ids")
-        outcomes.append(Outcome())
+        outcomes.append(ItemOutcome())
     return admin_result(list(records.values()), outcomes)
 
 

@@ -22,7 +22,7 @@ from raftctl.integers import INT_MAX
 from raftctl.metadata.features import SECURITY_LEVEL, require_level
 from raftctl.metadata.image.types import quota_order
 from raftctl.metadata.records import ClientQuotaRecord
-from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.admin import ItemOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,9 +61,9 @@ def alter_client_quotas(
                 raise _invalid("The entity is named twice")
             records += _alter(image, entry)
         except KafkaError as error:
-            outcomes.append(Outcome(error.code, error.message))
+            outcomes.append(ItemOutcome(error.code, error.message))
             continue
-        outcomes.append(Outcome())
+        outcomes.append(ItemOutcome())
     return admin_result([] if request.validate_only else records, outcomes)
 
 

@@ -17,7 +17,7 @@ from raftctl.controller._result import admin_result
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.features import SECURITY_LEVEL, require_level
 from raftctl.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
-from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.admin import ItemOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,9 +48,9 @@ def alter_scram(image: MetadataImage, request: AlterScramRequest) -> ControllerR
             require_level(image, SECURITY_LEVEL)
             records += _alter(image, request, user)
         except KafkaError as error:
-            outcomes.append(Outcome(error.code, error.message))
+            outcomes.append(ItemOutcome(error.code, error.message))
             continue
-        outcomes.append(Outcome())
+        outcomes.append(ItemOutcome())
     return admin_result(records, outcomes)
 
 

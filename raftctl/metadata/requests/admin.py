@@ -19,7 +19,7 @@ from raftctl.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ItemOutcome:
     """Outcome of one item."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -33,7 +33,7 @@ class AdminResponse:
     TYPE_ID: ClassVar[int] = 160
     error: ErrorCode
     message: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ItemOutcome, ...]
     offset: int = -1
     """Offset from which on images show the change."""
 

@@ -20,7 +20,7 @@ from jepsen.cli._output import tell
 from jepsen.cli.commands import test_all as matrix_run
 from jepsen.cli.main import run
 from jepsen.core.spec import RunSpec
-from jepsen.runner.matrix import Cell, Outcome, write
+from jepsen.runner.matrix import Cell, CellOutcome, write
 from jepsen.store import RunFolder, new_matrix_folder
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def test_a_process_of_a_test_tells_what_came_of_it(
 def test_what_hinders_a_test_in_its_process_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cells = [Cell(RunSpec("queue", replication=4)), Cell(RunSpec("set"), Outcome(True, ""))]
+    cells = [Cell(RunSpec("queue", replication=4)), Cell(RunSpec("set"), CellOutcome(True, ""))]
     ran: list[tuple[int, str]] = []
     assert matrix_run.side_by_side(
         cells, tmp_path, lambda number, one: ran.append((number, one.word)), 2

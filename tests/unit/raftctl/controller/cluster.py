@@ -10,7 +10,7 @@ from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
 from raftctl.metadata.records import Endpoint, FeatureRange, Record
-from raftctl.metadata.requests.admin import AdminResponse, Outcome
+from raftctl.metadata.requests.admin import AdminResponse, ItemOutcome
 from raftctl.metadata.requests.cluster import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -93,7 +93,7 @@ class Cluster:
         self.append(records)
         return records
 
-    def admin(self, request: ControllerRequest) -> tuple[Outcome, ...]:
+    def admin(self, request: ControllerRequest) -> tuple[ItemOutcome, ...]:
         """The outcome of each item of an administrator's request."""
         response = self.handle(request)
         assert isinstance(response, AdminResponse)

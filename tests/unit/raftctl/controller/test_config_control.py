@@ -20,7 +20,7 @@ from raftctl.metadata.requests.admin import (
     AlterOperation,
     ConfigAlteration,
     ConfigChange,
-    Outcome,
+    ItemOutcome,
 )
 from tests.unit.raftctl.controller.cluster import CLUSTER_ID, Cluster
 
@@ -47,7 +47,7 @@ def alter(
     *changes: Change,
     replace: bool = False,
     validate_only: bool = False,
-) -> Outcome:
+) -> ItemOutcome:
     resource = ConfigAlteration(kind, name, tuple(ConfigChange(*one) for one in changes), replace)
     (outcome,) = cluster.admin(AlterConfigsRequest((resource,), validate_only))
     return outcome
@@ -58,12 +58,12 @@ def configs(cluster: Cluster, kind: int = TOPIC_RESOURCE, name: str = "t") -> di
 
 
 def test_incremental_changes_leave_the_rest(cluster: Cluster) -> None:
-    assert alter(cluster, TOPIC_RESOURCE, "t", ("segment.ms", SET, "6")) == Outcome()
+    assert alter(cluster, TOPIC_RESOURCE, "t", ("segment.ms", SET, "6")) == ItemOutcome()
     assert configs(cluster) == {"retention.ms": "5", "segment.ms": "6"}
     changes: list[Change] = [("retention.ms", DELETE, None), ("segment.ms", SET, "7")]
-    assert alter(cluster, TOPIC_RESOURCE, "t", *changes) == Outcome()
+    assert alter(cluster, TOPIC_RESOURCE, "t", *changes) == ItemOutcome()
     assert configs(cluster) == {"segment.ms": "7"}
-    assert alter(cluster, TOPIC_RESOURCE, "t", ("retention.ms", DELETE, None)) == Outcome()
+    assert alter(cluster, TOPIC_RESOURCE, "t", ("retention.ms", DELETE, None)) == ItemOutcome()
 
 
 def test_lists_grow_and_shrink(cluster: Cluster) -> None:
@@ -74,12 +74,14 @@ def test_lists_grow_and_shrink(cluster: Cluster) -> None:
         (SUBTRACT, "delete", "compact"),
     ]:
         outcome = alter(cluster, TOPIC_RESOURCE, "t", ("cleanup.policy", operation, value))
-        assert outcome == Outcome()
+        assert outcome == ItemOutcome()
         assert configs(cluster)["cleanup.policy"] == expected
 
 
 def test_configs_replaced_as_a_whole(cluster: Cluster) -> None:
-    assert alter(cluster, TOPIC_RESOURCE, "t", ("segment.ms", SET, "6"), replace=True) == Outcome()
+    assert (
+        alter(cluster, TOPIC_RESOURCE, "t", ("segment.ms", SET, "6"), replace=True) == ItemOutcome()
+    )
     assert configs(cluster) == {"segment.ms": "6"}
 
 
@@ -93,7 +95,7 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
 
 def test_what_is_the_same_already_is_not_written(cluster: Cluster) -> None:
     before = cluster.image
-    assert alter(cluster, TOPIC_RESOURCE, "t", ("retention.ms", SET, "5")) == Outcome()
+    assert alter(cluster, TOPIC_RESOURCE, "t", ("retention.ms", SET, "5")) == ItemOutcome()
     assert cluster.image is before
 
 
@@ -145,10 +147,10 @@ def test_what_is_named_twice_is_refused(cluster: Cluster) -> None:
 
 def test_brokers_and_groups_have_configs(cluster: Cluster) -> None:
     rate = "leader.replication.throttled.rate"
-    assert alter(cluster, BROKER_RESOURCE, "1", (rate, SET, "1000")) == Outcome()
-    assert alter(cluster, BROKER_RESOURCE, "", ("log.retention.hours", SET, "2")) == Outcome()
+    assert alter(cluster, BROKER_RESOURCE, "1", (rate, SET, "1000")) == ItemOutcome()
+    assert alter(cluster, BROKER_RESOURCE, "", ("log.retention.hours", SET, "2")) == ItemOutcome()
     timeout = ("consumer.session.timeout.ms", SET, "50000")
-    assert alter(cluster, GROUP_RESOURCE, "g", timeout) == Outcome()
+    assert alter(cluster, GROUP_RESOURCE, "g", timeout) == ItemOutcome()
     assert configs(cluster, BROKER_RESOURCE, "1") == {rate: "1000"}
     assert configs(cluster, BROKER_RESOURCE, "") == {"log.retention.hours": "2"}
     assert configs(cluster, GROUP_RESOURCE, "g") == {"consumer.session.timeout.ms": "50000"}
@@ -167,7 +169,7 @@ def test_a_groups_configs_keep_to_the_bounds_of_the_controllers_file() -> None:
     }
     cluster = Cluster(ControllerConfig.of(make_config(file), CLUSTER_ID))
     session, beat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-    assert alter(cluster, GROUP_RESOURCE, "g", (session, SET, "6000")) == Outcome()
+    assert alter(cluster, GROUP_RESOURCE, "g", (session, SET, "6000")) == ItemOutcome()
     for key, value, says in ((session, "5999", "6000 and 60000"), (beat, "9001", "5000 and 9000")):
         refused = alter(cluster, GROUP_RESOURCE, "g", (key, SET, value))
         assert refused.error == ErrorCode.INVALID_CONFIG
@@ -182,9 +184,9 @@ def test_allowing_unclean_elections_elects_at_once(cluster: Cluster, kind: int, 
     cluster.heartbeat(2)
     assert cluster.state("t") == (NO_LEADER, (1,))
     unclean = ("unclean.leader.election.enable", SET, "true")
-    assert alter(cluster, kind, name, unclean, validate_only=True) == Outcome()
+    assert alter(cluster, kind, name, unclean, validate_only=True) == ItemOutcome()
     assert cluster.state("t") == (NO_LEADER, (1,))
-    assert alter(cluster, kind, name, unclean) == Outcome()
+    assert alter(cluster, kind, name, unclean) == ItemOutcome()
     assert cluster.state("t") == (2, (2,))
     assert cluster.partition("t").leader_recovering
 

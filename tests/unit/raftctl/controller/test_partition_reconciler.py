@@ -15,7 +15,7 @@ from raftctl.metadata.requests.admin import (
     ConfigAlteration,
     ConfigChange,
     FeatureUpdate,
-    Outcome,
+    ItemOutcome,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
@@ -248,7 +248,7 @@ def test_a_forgetful_incarnation_is_no_eligible_leader_any_more(cluster: Cluster
 # --- other rules for all topics -------------------------------------------------------------------
 
 
-def set_for_all(cluster: Cluster, key: str, value: str) -> Outcome:
+def set_for_all(cluster: Cluster, key: str, value: str) -> ItemOutcome:
     change = ConfigChange(key, AlterOperation.SET, value)
     resource = ConfigAlteration(BROKER_RESOURCE, "", (change,))
     (outcome,) = cluster.admin(AlterConfigsRequest((resource,)))
@@ -259,7 +259,7 @@ def set_for_all(cluster: Cluster, key: str, value: str) -> Outcome:
 def eligible(cluster: Cluster) -> Cluster:
     """Brokers 1 and 2 are in sync for all partitions of b, and 3 is eligible: three are needed."""
     cluster.admin(UpdateFeaturesRequest((FeatureUpdate(ELR_FEATURE, 1, UPGRADE),)))
-    assert set_for_all(cluster, MIN_ISR, "3") == Outcome()
+    assert set_for_all(cluster, MIN_ISR, "3") == ItemOutcome()
     reconcile(cluster)
     cluster.delete(("a", None))
     cluster.assign("b", *[(1, 2, 3)] * PARTITIONS)
@@ -282,7 +282,7 @@ def test_unclean_elections_allowed_for_all_topics_are_held_slice_by_slice(cluste
     cluster.heartbeat(2)
     reconcile(cluster)
     assert led_by(cluster, NO_LEADER) == PARTITIONS
-    assert set_for_all(cluster, "unclean.leader.election.enable", "true") == Outcome()
+    assert set_for_all(cluster, "unclean.leader.election.enable", "true") == ItemOutcome()
     assert led_by(cluster, 2) == SLICE
     reconcile(cluster)
     assert led_by(cluster, 2) == PARTITIONS
@@ -290,7 +290,7 @@ def test_unclean_elections_allowed_for_all_topics_are_held_slice_by_slice(cluste
 
 @pytest.mark.req("C5", "C9")
 def test_a_lower_min_isr_ends_eligible_leaders_slice_by_slice(eligible: Cluster) -> None:
-    assert set_for_all(eligible, MIN_ISR, "2") == Outcome()
+    assert set_for_all(eligible, MIN_ISR, "2") == ItemOutcome()
     assert eligible_leaders(eligible) == [()] * SLICE + [(3,)] * (PARTITIONS - SLICE)
     # Brokers 1 and 2 commit without 3 from here on, also where its turn has not come.
     last = PARTITIONS - 1
@@ -308,9 +308,9 @@ def test_min_isr_changes_again_when_all_partitions_have_followed(eligible: Clust
     assert outcome.error == ErrorCode.REQUEST_TIMED_OUT
     assert "try again" in outcome.message
     assert eligible.image.config(BROKER_RESOURCE, "")[MIN_ISR] == "2"
-    assert set_for_all(eligible, "log.retention.hours", "3") == Outcome()
+    assert set_for_all(eligible, "log.retention.hours", "3") == ItemOutcome()
     reconcile(eligible)
-    assert set_for_all(eligible, MIN_ISR, "3") == Outcome()
+    assert set_for_all(eligible, MIN_ISR, "3") == ItemOutcome()
 
 
 @pytest.mark.req("C5", "C9")
@@ -326,6 +326,6 @@ def test_the_next_active_controller_ends_eligible_leaders(eligible: Cluster) -> 
 @pytest.mark.req("C9")
 def test_other_rules_during_a_pass_are_followed_by_the_next(eligible: Cluster) -> None:
     eligible.fence(2)
-    assert set_for_all(eligible, MIN_ISR, "2") == Outcome()
+    assert set_for_all(eligible, MIN_ISR, "2") == ItemOutcome()
     reconcile(eligible)
     assert eligible_leaders(eligible) == [(2, 3)] * SLICE + [(2,)] * (PARTITIONS - SLICE)

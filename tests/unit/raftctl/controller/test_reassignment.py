@@ -12,8 +12,8 @@ from raftctl.metadata.requests.admin import (
     AlterReassignmentsRequest,
     CreatePartitionsRequest,
     ElectLeadersRequest,
+    ItemOutcome,
     NewPartitions,
-    Outcome,
     Reassignment,
 )
 from tests.unit.raftctl.controller.cluster import Cluster
@@ -194,5 +194,5 @@ def test_bad_requests(cluster: Cluster) -> None:
 
 def test_partitions_added_meanwhile_have_as_many_replicas_as_before(cluster: Cluster) -> None:
     move(cluster, 3, 4)
-    assert cluster.admin(CreatePartitionsRequest((NewPartitions("t", 2),))) == (Outcome(),)
+    assert cluster.admin(CreatePartitionsRequest((NewPartitions("t", 2),))) == (ItemOutcome(),)
     assert len(cluster.partition("t", 1).replicas) == 2

@@ -9,7 +9,7 @@ import pytest
 from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import TOPIC_RESOURCE, PartitionRecord, TopicRecord
-from raftctl.metadata.requests.admin import CreatePartitionsRequest, NewPartitions, Outcome
+from raftctl.metadata.requests.admin import CreatePartitionsRequest, ItemOutcome, NewPartitions
 from raftctl.metadata.requests.cluster import NewTopic
 from raftctl.metadata.topic_names import METADATA_TOPIC
 from tests.unit.raftctl.controller.cluster import CLUSTER_ID, Cluster
@@ -242,14 +242,14 @@ def test_deletion_may_be_disabled() -> None:
 # --- add partitions -------------------------------------------------------------------------------
 
 
-def add(cluster: Cluster, *topics: NewPartitions, dry: bool = False) -> tuple[Outcome, ...]:
+def add(cluster: Cluster, *topics: NewPartitions, dry: bool = False) -> tuple[ItemOutcome, ...]:
     return cluster.admin(CreatePartitionsRequest(topics, dry))
 
 
 def test_partitions_are_added(cluster: Cluster) -> None:
-    assert add(cluster, NewPartitions("a.b", 3), dry=True) == (Outcome(),)
+    assert add(cluster, NewPartitions("a.b", 3), dry=True) == (ItemOutcome(),)
     assert len(cluster.topic("a.b").partitions) == 1
-    assert add(cluster, NewPartitions("a.b", 3)) == (Outcome(),)
+    assert add(cluster, NewPartitions("a.b", 3)) == (ItemOutcome(),)
     topic = cluster.topic("a.b")
     assert sorted(topic.partitions) == [0, 1, 2]
     for partition_id in (1, 2):
@@ -260,7 +260,7 @@ def test_partitions_are_added(cluster: Cluster) -> None:
 
 
 def test_added_partitions_may_be_assigned(cluster: Cluster) -> None:
-    assert add(cluster, NewPartitions("a.b", 3, ((4, 3), (3, 2)))) == (Outcome(),)
+    assert add(cluster, NewPartitions("a.b", 3, ((4, 3), (3, 2)))) == (ItemOutcome(),)
     assert cluster.partition("a.b", 1).replicas == (4, 3)
     assert cluster.state("a.b", 1) == (3, (3,))
     assert cluster.state("a.b", 2) == (3, (3, 2))

@@ -10,7 +10,7 @@ import pytest
 from raftctl.controller_channel import QuorumControllerClient
 from raftctl.controller_channel._channel import ATTEMPT_TIMEOUT_MS
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.requests.admin import AdminResponse, Outcome
+from raftctl.metadata.requests.admin import AdminResponse, ItemOutcome
 from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
     CreateTopicsResponse,
@@ -127,8 +127,8 @@ async def test_it_gives_up_at_the_deadline() -> None:
 def refusing(kind: type[Any]) -> Any:
     """An answer that does one thing and refuses another."""
     if kind is AdminResponse:
-        exists = Outcome(ErrorCode.INVALID_PARTITIONS, "it has 3")
-        return AdminResponse(ErrorCode.NONE, "", (Outcome(), exists), 7)
+        exists = ItemOutcome(ErrorCode.INVALID_PARTITIONS, "it has 3")
+        return AdminResponse(ErrorCode.NONE, "", (ItemOutcome(), exists), 7)
     there = TopicResult("t", ErrorCode.TOPIC_ALREADY_EXISTS, "it is there")
     return kind(ErrorCode.NONE, (TopicResult("u", ErrorCode.NONE), there))
 

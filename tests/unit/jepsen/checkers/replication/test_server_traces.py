@@ -14,7 +14,7 @@ from crc32c import crc32c
 from jepsen.checkers.replication import Copy, HeldBatch, check_copies
 from jepsen.checkers.replication.metadata import (
     Assignment,
-    Claim,
+    LeadershipClaim,
     MetadataStep,
     check_leaders,
     check_metadata,
@@ -145,9 +145,13 @@ def test_a_broker_epoch_never_goes_back() -> None:
 
 
 def test_an_epoch_has_one_active_controller() -> None:
-    claims = [Claim(1, 101, "a"), Claim(2, 102, "a"), Claim(1, 101, "b")]
+    claims = [
+        LeadershipClaim(1, 101, "a"),
+        LeadershipClaim(2, 102, "a"),
+        LeadershipClaim(1, 101, "b"),
+    ]
     assert list(check_leaders(claims)) == []
-    [wrong] = check_leaders([*claims, Claim(2, 103, "b")])
+    [wrong] = check_leaders([*claims, LeadershipClaim(2, 103, "b")])
     assert wrong.name == "two-leaders"
     assert wrong.detail == {"epoch": 2, "leaders": {"102": "a", "103": "b"}}
 
