@@ -243,7 +243,7 @@ EDITS = (
         "broker.groups._core:GroupCore.handle_all",
         "self._check_commit(request)",
         "pass",
-        f"{_UNIT}groups/test_group_core.py::test_commits_handled_together_are_told_what_each_would_be",
+        f"{_UNIT}groups/test_group_core.py::test_commits_handled_together_are_told_what_each_would_be[9-None]",
     ),
     Edit(
         "closed_shard_owes_responses",
@@ -264,7 +264,7 @@ EDITS = (
         "broker.transactions._core:TransactionUpkeep.resume",
         "self._ids.prepared",
         "self._ids.known",
-        f"{_UNIT}transactions/test_transactions.py::test_whatever_was_written_before_a_crash_ends",
+        f"{_UNIT}transactions/test_transactions.py::test_whatever_was_written_before_a_crash_ends[0]",
     ),
     Edit(
         "offset_of_a_new_group_is_lost",
