@@ -2,9 +2,9 @@
 
 The records are appended before `handle` returns; only acks=all answers later. There are two
 exceptions. A large batch is prepared by a worker first. For one that may begin a transaction its
-coordinator is asked first, while what the request brings for other partitions is appended, so that
-nothing overtakes it. With acks=0 there is no answer, so
-an error closes the connection: it is the only way to tell the producer, as Apache Kafka does.
+coordinator is asked first. What the request brings for other partitions is appended meanwhile, so
+that nothing overtakes it. With acks=0 there is no answer, so an error closes the connection, as
+Apache Kafka does: a producer has no other way to learn of it.
 """
 
 from __future__ import annotations
@@ -87,6 +87,10 @@ def _append_prepared(
     sent: Sequence[Entry],
     prepared: Sequence[Appendable],
 ) -> _Answer | Reply[_Answer] | Coroutine[Any, Any, _Answer]:
+    """Append what may be appended now; answer, or return what does so later.
+
+    `sent` and `prepared` are of the same partitions, in the order of the request.
+    """
     body = request.body
     entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
     timeout_ms = min(body["timeout_ms"], context.wait_ms_max)
@@ -107,6 +111,11 @@ def _held(
     sent: Sequence[Entry],
     prepared: Sequence[Appendable],
 ) -> Held:
+    """Return which batches are not appended now, by index.
+
+    A batch that is refused already is not among them: its coordinator need not be asked, for it
+    begins no transaction. Raises KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
+    """
     held: dict[int, AppendResult | Check] = {}
     for index, ((partition, batch), one) in enumerate(zip(sent, prepared, strict=True)):
         if partition.topic in INTERNAL_TOPICS:
@@ -129,7 +138,7 @@ def _held(
 
 
 def _is_packed_too_early(context: ApiContext, partition: TopicPartition, batch: Buffer) -> bool:
-    """Whether zstd has packed the batch; False of a partition that does not exist."""
+    """Return whether zstd has packed the batch; False if the partition does not exist."""
     if not is_packed_with(ZSTD, batch):
         return False
     topic = context.metadata.image.topics.by_name(partition.topic)
@@ -148,7 +157,7 @@ async def _append_held(
     appended: Results,
     append: Callable[[list[tuple[TopicPartition, Appendable]]], Results],
 ) -> _Answer:
-    """Asks about what is held, appends it, and answers for all."""
+    """Ask about the held batches, append those that the coordinator allows, and answer for all."""
     checks = {index: one for index, one in held.items() if isinstance(one, Check)}
     results = {index: one for index, one in held.items() if isinstance(one, AppendResult)}
     results |= await _refused(context, request, checks)
@@ -168,7 +177,10 @@ async def _done(results: Results) -> list[AppendResult]:
 async def _refused(
     context: ApiContext, request: Request[wire.ProduceRequest], checks: Mapping[int, Check]
 ) -> dict[int, AppendResult]:
-    """Those that may not be appended. The others must be appended before anything else happens."""
+    """Return the results of the batches that may not be appended, by index.
+
+    The others must be appended in the same turn: a marker may end the transaction in the next one.
+    """
     if not checks:
         return {}
     name, adds = request.body["transactional_id"] or "", _adds(request)
@@ -194,7 +206,7 @@ def _as_producers_know(code: ErrorCode, version: int) -> ErrorCode:
 def refuse(
     context: ApiContext, request: Request[wire.ProduceRequest], error: KafkaError
 ) -> _Answer:
-    """The same error for each partition."""
+    """Return the same error for each partition."""
     count = sum(len(topic["partition_data"]) for topic in request.body["topic_data"])
     result = AppendResult(error.code, message=error.message)
     return _answer(context, request.body, [result] * count)
