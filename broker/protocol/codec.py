@@ -32,7 +32,6 @@ __all__ = [
     "compile_newest",
     "decode_body",
     "decode_header",
-    "decode_request",
     "decode_response",
     "encode_request",
     "encode_response",
@@ -96,12 +95,6 @@ def decode_header(frame: Frame) -> tuple[RequestHeader, int]:
     except (struct.error, ValueError) as error:
         raise MalformedError(f"bad request header: {error}") from error
     return RequestHeader(api_key, version, correlation_id, client_id), end
-
-
-def decode_request(frame: Frame) -> Request[Any]:
-    """Return a request from a frame without its length; see `decode_body`."""
-    header, position = decode_header(frame)
-    return decode_body(frame, header, position)
 
 
 def decode_body(

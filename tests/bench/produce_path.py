@@ -22,7 +22,6 @@ from crc32c import crc32c
 
 from broker.log.partition_log import _opening as opening
 from broker.protocol.codec import (
-    decode_request,
     decode_response,
     encode_request,
     encode_response,
@@ -30,6 +29,7 @@ from broker.protocol.codec import (
 from broker.types import TopicPartition
 from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealRuntime
+from tests.kit.pieces import decode_request
 from tests.unit.broker.log.batches import make_batch
 
 if TYPE_CHECKING:

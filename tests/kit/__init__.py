@@ -6,7 +6,7 @@
     invariants       checks the invariants of the broker's cores after each event
     checker_cases    each anomaly of each checker, beside a history that nearly has it
     topics           topics made through librdkafka
-    pieces           the pieces of a message as bytes
+    pieces           messages as bytes, and back
     example_broker   the plug-in that docs/how-to/write-a-broker.md shows
     spark            histories judged on Spark and in one process
 

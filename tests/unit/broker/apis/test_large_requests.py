@@ -15,7 +15,7 @@ from broker.protocol import codec
 from broker.protocol._decoder import ELEMENTS_MAX, PRODUCED_MAX
 from broker.protocol.versions import ApiKey
 from raftctl.errors import ErrorCode
-from tests.kit.pieces import as_bytes
+from tests.kit.pieces import as_bytes, decode_request
 from tests.unit.broker.apis.asking import ask, new_broker
 from tests.unit.broker.server.fakes import connected, running
 
@@ -157,13 +157,13 @@ async def test_the_elements_of_a_request_are_bounded_while_it_is_decoded() -> No
     half = [{"name": "t", "partition_indexes": [0] * (ELEMENTS_MAX // 2)}]
     frame = codec.encode_request(ApiKey.DESCRIBE_PRODUCERS, 0, 1, "c", {"topics": half * 2})
     with pytest.raises(codec.MalformedError, match="partition_indexes has 125000 elements"):
-        codec.decode_request(frame[4:])
+        decode_request(frame[4:])
     fits = codec.encode_request(ApiKey.DESCRIBE_PRODUCERS, 0, 1, "c", {"topics": half})
-    assert codec.decode_request(fits[4:]).body["topics"] == half
+    assert decode_request(fits[4:]).body["topics"] == half
     names = b"\x00" * 5_000_000
     header = codec.encode_request(ApiKey.DESCRIBE_GROUPS, 1, 1, "c", {"groups": []})[4:-4]
     with pytest.raises(codec.MalformedError, match="groups has 2500000 elements"):
-        codec.decode_request(header + (2_500_000).to_bytes(4, "big") + names)
+        decode_request(header + (2_500_000).to_bytes(4, "big") + names)
 
 
 @pytest.mark.req("N3")
@@ -172,7 +172,7 @@ async def test_the_batches_of_a_produce_are_bounded() -> None:
     message = {"acks": 1, "timeout_ms": 1, "topic_data": [{"name": "t", "partition_data": data}]}
     frame = codec.encode_request(ApiKey.PRODUCE, 7, 1, "c", message)
     with pytest.raises(codec.MalformedError, match="partition_data has 20000 elements"):
-        codec.decode_request(frame[4:])
+        decode_request(frame[4:])
 
 
 @pytest.mark.req("N3")

@@ -16,7 +16,7 @@ from broker.protocol import EncodedArray, codec
 from broker.protocol._decoder import unsigned_varint as decode_varint
 from broker.protocol._encoder import unsigned_varint as encode_varint
 from broker.protocol._schema import known_versions, load
-from tests.kit.pieces import as_bytes
+from tests.kit.pieces import as_bytes, decode_request
 from tests.unit.broker.protocol.strategies import from_entity, messages_of, plain
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_requests_round_trip(
     key, version, message = exchange
     frame = codec.encode_request(key, version, correlation_id, client_id, message)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    request = codec.decode_request(frame[4:])
+    request = decode_request(frame[4:])
     assert (request.api_key, request.version) == (key, version)
     assert (request.correlation_id, request.client_id) == (correlation_id, client_id)
     assert plain(request.body) == plain(message)
@@ -148,10 +148,10 @@ def test_an_array_is_not_believed_its_length(count: int) -> None:
     frame = codec.encode_request(3, 4, 1, "c", {"topics": [], "allow_auto_topic_creation": True})
     header = frame[4 : 4 + 11]
     if count < 0:
-        assert codec.decode_request(header + body).body["topics"] is None
+        assert decode_request(header + body).body["topics"] is None
     else:
         with pytest.raises(codec.MalformedError):
-            codec.decode_request(header + body)
+            decode_request(header + body)
 
 
 @pytest.mark.req("N3")
@@ -161,29 +161,29 @@ def test_a_compact_string_is_no_longer_than_others_can_be() -> None:
         frame = codec.encode_request(8, 9, 1, "c", message)[4:]
         if malformed:
             with pytest.raises(codec.MalformedError, match="group_id"):
-                codec.decode_request(frame)
+                decode_request(frame)
         else:
-            assert codec.decode_request(frame).body == message
+            assert decode_request(frame).body == message
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
     message = {"client_software_name": "n", "client_software_version": "v"}
     frame = codec.encode_request(18, 3, 5, "c", message)[4:]
     tagged = frame[:-1] + b"\x01\x63\x03abc"
-    assert codec.decode_request(tagged).body == message
+    assert decode_request(tagged).body == message
 
 
 def test_a_tagged_field_with_a_wrong_length_is_malformed() -> None:
     frame = codec.encode_request(1, 12, 5, "c", _smallest(1, 12))[4:]
     with pytest.raises(codec.MalformedError, match="cluster_id"):
-        codec.decode_request(frame[:-1] + b"\x01\x00\x05\x02abcd")
+        decode_request(frame[:-1] + b"\x01\x00\x05\x02abcd")
 
 
 def test_a_request_of_no_known_api_or_version_has_no_table() -> None:
     header = codec.decode_header(b"\x7f\xff\0\0\0\0\0\1\xff\xff")[0]
     assert header == codec.RequestHeader(0x7FFF, 0, 1, None)
     with pytest.raises(KeyError):
-        codec.decode_request(b"\x7f\xff\0\0\0\0\0\1\xff\xff")
+        decode_request(b"\x7f\xff\0\0\0\0\0\1\xff\xff")
 
 
 def _smallest(key: int, version: int) -> dict[str, Any]:
@@ -197,4 +197,4 @@ def _smallest(key: int, version: int) -> dict[str, Any]:
 
 def _decode_quietly(frame: bytes) -> None:
     with contextlib.suppress(codec.MalformedError):
-        codec.decode_request(frame)
+        decode_request(frame)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from broker.protocol import codec
 from broker.protocol._schema import load
 from broker.protocol.versions import SERVED
+from tests.kit.pieces import decode_request
 from tests.unit.broker.protocol.strategies import messages, plain
 
 NAMES = {
@@ -141,7 +142,7 @@ def test_we_read_the_oracle_s_requests(key: int, version: int) -> None:
         request = contained(message, oracle(key, "Request"), version)
         request.with_header(correlation_id=9, client_id=client_id)
         frame = bytes(request.encode(version=version, header=True))
-        decoded = codec.decode_request(frame)
+        decoded = decode_request(frame)
         assert (decoded.correlation_id, decoded.client_id) == (9, client_id)
         assert comparable(plain(decoded.body)) == comparable(plain(message))
 
