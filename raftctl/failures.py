@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from raftctl.errors import InvariantViolation
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
     from types import TracebackType
 
@@ -46,6 +47,19 @@ class HandingTo:
             return False
         self._tell(error)
         return True
+
+
+def resolve(future: asyncio.Future[Any], outcome: object) -> None:
+    """Give the future its result, or its exception if the outcome is one.
+
+    Without effect if the caller has given up and the future is done.
+    """
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
 
 
 class CallOutcome(NamedTuple):

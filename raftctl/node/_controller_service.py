@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.codec import maker
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
-from raftctl.failures import HandingTo
+from raftctl.failures import HandingTo, resolve
 from raftctl.metadata.codec import as_transaction, in_pieces, may_be_transaction, pack_payload
 from raftctl.metadata.records import SnapshotMarkRecord
 from raftctl.metadata.requests.admin import (
@@ -135,7 +135,7 @@ class ControllerService:
         """See `answer`; the future fails with the KafkaError."""
         future: asyncio.Future[ControllerResponse] = self._loop.create_future()
         try:
-            self.answer(request, partial(_resolve, future))
+            self.answer(request, partial(resolve, future))
         except KafkaError as error:
             future.set_exception(error)
         return future
@@ -488,17 +488,6 @@ def _value_size(response: ControllerResponse) -> int:
     """Of what an answer holds on to that may be large."""
     value = response.value if isinstance(response, KvGetResponse) else None
     return len(value or b"")
-
-
-def _resolve(
-    future: asyncio.Future[ControllerResponse], answer: ControllerResponse | KafkaError
-) -> None:
-    if future.done():
-        return  # its caller has given up
-    if isinstance(answer, KafkaError):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
 
 
 def quorum_response(status: QuorumStatus, wall_ms: int) -> DescribeQuorumResponse:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.failures import HandingTo
+from raftctl.failures import HandingTo, resolve
 from raftctl.quorum._accumulator import Append, BatchAccumulator
 from raftctl.raft import claimed_sender, events
 from raftctl.raft.batch import BATCH_BYTES_MAX, HEADER_BYTES, without_payload
@@ -574,7 +574,7 @@ class RaftDriver:
     def receive(self, request: Request) -> asyncio.Future[Response]:
         """See `answer`."""
         future: asyncio.Future[Response] = self._loop.create_future()
-        self.answer(request, partial(_resolve, future))
+        self.answer(request, partial(resolve, future))
         return future
 
     def answer(
@@ -680,8 +680,3 @@ _DROPS: Mapping[type, Callable[[Any], events.Event | events.Effect]] = {
     events.SaveSnapshotChunk: lambda it: replace(it, data=b""),
 }
 """Few entries have records, and there are several entries for each message."""
-
-
-def _resolve(future: asyncio.Future[Response], response: Response) -> None:
-    if not future.done():  # else its caller has given up
-        future.set_result(response)

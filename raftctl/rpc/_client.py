@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 from aiohttp import WSMsgType
 
+from raftctl.failures import resolve
 from raftctl.rpc._channel import CLOSE_TIMEOUT_S, Channel
 from raftctl.rpc.codec import (
     HELLO_ID,
@@ -110,7 +111,7 @@ class RpcClient:
         if link.full:
             raise RpcUnreachable("the connection has ended or has too many calls under way")
         future: asyncio.Future[Any] = loop.create_future()
-        correlation_id = link.send(request, deadline, partial(_resolve, future))
+        correlation_id = link.send(request, deadline, partial(resolve, future))
         try:
             return await future
         finally:
@@ -361,12 +362,3 @@ def _check_hello(message: aiohttp.WSMessage) -> None:
             raise RpcRefused(code, why)
         case _:
             raise FrameError("no hello came back")
-
-
-def _resolve(future: asyncio.Future[Any], outcome: object) -> None:
-    if future.done():
-        return  # its caller has given up
-    if isinstance(outcome, RpcError):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
