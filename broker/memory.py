@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.plugin import KafkaBroker
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.plugins import Broker
 from raftctl.runtime import MemoryFiles, MemoryRuntime
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 REMEDY = "raise broker.memory.max.bytes, or let retention delete sooner"
 
 
-class MemoryBroker:
+class MemoryBroker(Broker):
     """Partitions that last as long as the process; see `raftctl.plugins.Broker`."""
 
     def __init__(self, context: BrokerContext) -> None:
@@ -39,11 +40,9 @@ class MemoryBroker:
         return await self._broker.start()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """See `KafkaBroker.publish`."""
         self._broker.publish(delta, image)
 
     async def stop(self) -> None:
-        """See `KafkaBroker.stop`."""
         await self._broker.stop()
 
     def _fail(self, error: BaseException) -> None:

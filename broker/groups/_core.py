@@ -21,7 +21,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.coordinator import STEP_ITEMS, STEPS, Coordinator, StepQueue
-from broker.coordinator.core import NOBODY, Answer, Now
+from broker.coordinator.core import NOBODY, Answer, Core, Now
 from broker.groups._classic_members import ClassicMembers
 from broker.groups._consumer_records import ConsumerKey
 from broker.groups._directory import CONSUMER, GroupDirectory, is_over
@@ -104,7 +104,7 @@ class GroupSettings(GroupLimits, ConsumerGroupSettings, Protocol):
         """Time between two searches for old offsets."""
 
 
-class GroupCore:
+class GroupCore(Core):
     """The groups and offsets of one partition; see `broker.coordinator.core.Core`.
 
     It finds the rules that a request is for, by the kind of the request and of its group. The rules
@@ -316,7 +316,6 @@ class GroupCore:
                 consumers.check_member(member_id)
 
     def invariants(self) -> None:
-        """See `core.Core`."""
         consumers = self._consumers.groups
         invariant(self._groups.keys().isdisjoint(consumers), "a group is of one protocol")
         for group_id, group in self._groups.items():

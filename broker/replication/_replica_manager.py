@@ -358,7 +358,6 @@ class ReplicaManager(LogListener):
             self._wake(partition)
 
     def directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
-        """See `LogListener`."""
         # Later, because the caller may be in the middle of an append to one of these partitions.
         self._loop.call_soon(self._take_offline, path, partitions)
 
@@ -539,13 +538,11 @@ class ReplicaManager(LogListener):
         return ErrorCode.NONE
 
     def log_copied(self, size: int) -> bool:
-        """See `LogListener`."""
         now_ms, throttle = self._now_ms(), self._throttles.moving
         throttle.record(size, now_ms)
         return throttle.is_exceeded(now_ms)
 
     def log_moved(self, log: PartitionLog) -> None:
-        """See `LogListener`."""
         replica = self._replicas.get(log.partition)
         if replica is not None:
             same_end = log.log_end_offset == replica.log.log_end_offset

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.coordinator import STEP_ITEMS, STEPS, StepQueue, in_batches
-from broker.coordinator.core import Answer, Command, Effect, Journal, Now
+from broker.coordinator.core import Answer, Command, Core, Effect, Journal, Now
 from broker.transactions._state import (
     EPOCH_MAX,
     NO_ID,
@@ -39,7 +39,6 @@ from raftctl.timers import Timers
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-    from broker.coordinator.core import Journal
 
 _ABORTS = ("aborts",)
 _EXPIRY = ("expiry",)
@@ -197,7 +196,7 @@ class TransactionIds:
         return name
 
 
-class TransactionCore:
+class TransactionCore(Core):
     """The ids of one partition of `__transaction_state`; a `core.Core`."""
 
     def __init__(self, journal: Journal, coordinator_epoch: int, settings: Settings) -> None:
@@ -245,7 +244,6 @@ class TransactionCore:
         return is_v2 and found is not None and found.is_exhausted
 
     def invariants(self) -> None:
-        """See `core.Core`."""
         self._ids.invariants()
         for name, one in self._waiting.items():
             found = self._known.get(name)
@@ -297,11 +295,9 @@ class TransactionCore:
         return False
 
     def handle_all(self, requests: Sequence[tuple[int, Request]], now: Now) -> list[Effect]:
-        """See `core.Core`."""
         return [effect for one in requests for effect in self.handle(*one, now)]
 
     def deadline_ms(self) -> int | None:
-        """See `core.Core`."""
         if not self._known:
             return None
         first = next(iter(self._waiting.values()), None)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.linearizable import Budget, check_linearizable, nonlinearizable
-from jepsen.checkers.linearizable.models import ILLEGAL
+from jepsen.checkers.linearizable.models import ILLEGAL, Model
 from jepsen.checkers.verdict import Verdict, judge
 from jepsen.history import OpType
 
@@ -28,7 +28,7 @@ CHANGES = ("create", "grow", "delete")
 ABSENT = 0
 
 
-class Topic:
+class Topic(Model):
     """The numbers of partitions that a topic may have, 0 where it may not be there.
 
     Several, since a refused change may have been made: a set of states is one state here.
@@ -38,15 +38,12 @@ class Topic:
     observed_failures = CHANGES
 
     def only_reads(self, call: Call) -> bool:
-        """See `jepsen.checkers.linearizable.models.Model`."""
         return False  # a look shows which of several states it is
 
     def overwrites(self, call: Call) -> bool:
-        """See `jepsen.checkers.linearizable.models.Model`."""
         return False
 
     def step(self, state: frozenset[int], call: Call) -> Any:
-        """See `jepsen.checkers.linearizable.models.Model`."""
         changed = frozenset(self._changed(state, call))
         if call.type is OpType.FAIL:
             return state | changed

@@ -100,7 +100,7 @@ def _slower(quality: Sequence[float]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _UntilItStrikes:
+class _UntilItStrikes(Generator):
     """Until a fault of the kind has struck."""
 
     kind: str
@@ -108,12 +108,10 @@ class _UntilItStrikes:
     done: bool = False
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         found = None if self.done else self.inner.next_op(context)
         return None if found is None else (found[0], replace(self, inner=found[1]))
 
     def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
         done = self.done or kind_struck(event) == self.kind
         return _UntilItStrikes(self.kind, self.inner.updated(context, event), done)
 
@@ -128,7 +126,6 @@ class _Chance(Plain):
     interval_s: float
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         kind = context.random.choice(self.kinds)
         parts: list[Generator] = [
             Sleep(context.random.uniform(0.3, 1.7) * self.interval_s),
@@ -150,7 +147,6 @@ class _Round(Plain):
     interval_s: float
 
     def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
         some = tuple(part for part in self.parts if context.random.random() < TAKES_PART)
         rest = Sleep(self.interval_s)
         if not some:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from raftctl.errors import ConfigError
+from raftctl.runtime.api import DirectoryLock, File, FileSystem
 
 if TYPE_CHECKING:
     import asyncio
@@ -141,7 +142,7 @@ class Naming:
         return any(changed is directory for changed, _, _ in self.changes)
 
 
-class MemoryFile:
+class MemoryFile(File):
     """An open file of a `MemoryDisk`; see `raftctl.runtime.api.File`."""
 
     def __init__(self, disk: MemoryDisk, path: str, content: Content) -> None:
@@ -151,13 +152,11 @@ class MemoryFile:
         self._closed = False
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """See `File.append`."""
         with self._disk.lock:
             self._use("write")
             self._write(len(self._content.seen), b"".join(buffers))
 
     def read_at(self, position: int, size: int) -> bytes:
-        """See `File.read_at`."""
         with self._disk.lock:
             self._use("read")
             return self._read(position, size)
@@ -187,7 +186,6 @@ class MemoryFile:
             raise error_of(errno.ENOSPC, self.path)
 
     def size(self) -> int:
-        """See `File.size`."""
         with self._disk.lock:
             self._use("size")
             return len(self._content.seen)
@@ -212,7 +210,6 @@ class MemoryFile:
             self._disk.sync_content(self._content)
 
     def close(self) -> None:
-        """See `File.close`."""
         self._closed = True
 
     def _use(self, operation: str) -> None:
@@ -223,7 +220,7 @@ class MemoryFile:
             self._content.modified_ms = self._disk.wall_ms()
 
 
-class MemoryLock:
+class MemoryLock(DirectoryLock):
     """See `raftctl.runtime.api.DirectoryLock`."""
 
     def __init__(self, locks: dict[str, MemoryLock], path: str) -> None:
@@ -237,7 +234,7 @@ class MemoryLock:
             del self._locks[self._path]
 
 
-class MemoryDisk:
+class MemoryDisk(FileSystem):
     """See `raftctl.runtime.api.FileSystem`. Used from the event loop and from workers.
 
     A subclass makes operations fail (`step`), or bounds the disk (`fitting`, `resize`, `dropped`).
@@ -297,7 +294,6 @@ class MemoryDisk:
     # --- FileSystem -------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        """See `FileSystem.open`."""
         with self.lock:
             self.step("open", path)
             directory, name = self._parent(path)
@@ -313,27 +309,22 @@ class MemoryDisk:
             return self._new_file(path, entry)
 
     def exists(self, path: str) -> bool:
-        """See `FileSystem.exists`."""
         with self.lock:
             return self._find(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        """See `FileSystem.is_directory`."""
         with self.lock:
             return isinstance(self._find(path), Directory)
 
     def modified_ms(self, path: str) -> int:
-        """See `FileSystem.modified_ms`."""
         with self.lock:
             return self._file(path).modified_ms
 
     def names(self, directory: str) -> list[str]:
-        """See `FileSystem.names`."""
         with self.lock:
             return sorted(self._directory(directory).seen)
 
     def make_directories(self, path: str) -> None:
-        """See `FileSystem.make_directories`."""
         with self.lock:
             self.step("name", path)
             here = self._root
@@ -347,7 +338,6 @@ class MemoryDisk:
                 here = entry
 
     def rename(self, source: str, target: str) -> None:
-        """See `FileSystem.rename`."""
         with self.lock:
             self.step("name", source)
             old, old_name = self._parent(source)
@@ -390,7 +380,6 @@ class MemoryDisk:
             self._name([(directory, name, None)])
 
     def sync_directory(self, path: str) -> None:
-        """See `FileSystem.sync_directory`."""
         with self.lock:
             self.step("sync_directory", path)
             directory = self._directory(path)
@@ -411,7 +400,6 @@ class MemoryDisk:
         return 1 << 40, 1 << 39
 
     def lock_directory(self, path: str) -> MemoryLock:
-        """See `FileSystem.lock_directory`."""
         with self.lock:
             self.open(f"{path}/{LOCK_NAME}", create=True).close()
             if path in self._locks:
@@ -511,7 +499,6 @@ class MemoryFiles(MemoryDisk):
         self.used += size
 
     def space(self, directory: str) -> tuple[int, int]:
-        """See `FileSystem.space`."""
         with self.lock:
             self._directory(directory)
             return self._bytes_max, self._bytes_max - self.used

@@ -32,6 +32,7 @@ import structlog
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.failures import outcome_of
 from raftctl.runtime._collector import Collector
+from raftctl.runtime.api import DirectoryLock, File, FileSystem, Sender, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger, Processor
 
-    from raftctl.runtime.api import Buffer, FileSystem, Piece
+    from raftctl.runtime.api import Buffer, Piece
 
 T = TypeVar("T")
 
@@ -116,7 +117,7 @@ class RealRegion:
         raise OSError(errno.ESTALE, "cut off before it was sent", self._path)
 
 
-class RealFile:
+class RealFile(File):
     """A `File` on a descriptor; reads may come from another thread than writes.
 
     Nobody else writes to a node's files, so the size is asked for once and then kept here.
@@ -160,7 +161,6 @@ class RealFile:
         self._size = max(self._size, position)
 
     def read_at(self, position: int, size: int) -> bytes:
-        """See `File.read_at`."""
         try:
             data = os.pread(self._descriptor, size, position)
             while data and len(data) < size:
@@ -200,18 +200,15 @@ class RealFile:
         return RealRegion(self._held, self._path, position, min(size, self._size - position))
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """See `File.write_at`."""
         try:
             self._write(position, [memoryview(data)] if len(data) else [])
         except OSError as error:
             raise self._named(error) from None
 
     def size(self) -> int:
-        """See `File.size`."""
         return self._size
 
     def truncate(self, size: int) -> None:
-        """See `File.truncate`."""
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
@@ -221,14 +218,12 @@ class RealFile:
         self._size = size
 
     def sync(self) -> None:
-        """See `File.sync`."""
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
             raise self._named(error) from None
 
     def close(self) -> None:
-        """See `File.close`."""
         self._held = None
 
 
@@ -254,7 +249,7 @@ class _Warming:
             os.pread(number, 1, position)
 
 
-class RealDirectoryLock:
+class RealDirectoryLock(DirectoryLock):
     """A `DirectoryLock` by flock: the kernel gives it up when the process ends, however it ends.
 
     The file holds the process id of the last holder, for those who look for it.
@@ -280,53 +275,42 @@ class RealDirectoryLock:
             os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
-        """See `DirectoryLock.release`."""
         if self._held:
             self._held = False
             os.close(self._descriptor)
 
 
-class RealFileSystem:
+class RealFileSystem(FileSystem):
     """`FileSystem` on the operating system's files."""
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        """See `FileSystem.open`."""
         return RealFile(path, create=create)
 
     def exists(self, path: str) -> bool:
-        """See `FileSystem.exists`."""
         return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """See `FileSystem.is_directory`."""
         return os.path.isdir(path)
 
     def modified_ms(self, path: str) -> int:
-        """See `FileSystem.modified_ms`."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def names(self, directory: str) -> list[str]:
-        """See `FileSystem.names`."""
         return sorted(os.listdir(directory))
 
     def make_directories(self, path: str) -> None:
-        """See `FileSystem.make_directories`."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """See `FileSystem.rename`."""
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        """See `FileSystem.remove`."""
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """See `FileSystem.remove_tree`."""
         shutil.rmtree(path)
 
     def sync_directory(self, path: str) -> None:
-        """See `FileSystem.sync_directory`."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -347,16 +331,14 @@ class RealFileSystem:
         return True
 
     def space(self, directory: str) -> tuple[int, int]:
-        """See `FileSystem.space`."""
         found = os.statvfs(directory)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock_directory(self, path: str) -> RealDirectoryLock:
-        """See `FileSystem.lock_directory`."""
         return RealDirectoryLock(path)
 
 
-class RealSender:
+class RealSender(Sender):
     """A `Sender` on a TCP socket: the kernel hands over pages of files without a copy (row L9).
 
     It writes to the socket past the asyncio transport, while that has nothing to send itself. It
@@ -370,7 +352,6 @@ class RealSender:
         self._socket.setblocking(False)
 
     def send(self, pieces: Iterable[Piece], start: int) -> int:
-        """See `Sender.send`."""
         sent = 0
         for part in _parts(pieces, start):
             try:
@@ -383,7 +364,6 @@ class RealSender:
         return sent
 
     def close(self) -> None:
-        """See `Sender.close`."""
         self._socket.close()
 
 
@@ -445,7 +425,7 @@ class _Outcome(NamedTuple):
     took_s: float
 
 
-class RealWorker:
+class RealWorker(Worker):
     """A `Worker` on a thread of its own, which starts with the first call.
 
     A call that is queued always runs, even if its future is cancelled: it may be the write that a
@@ -488,7 +468,6 @@ class RealWorker:
         time.sleep(PAUSE_S)
 
     def close(self) -> None:
-        """See `Worker.close`."""
         if not self._closed:
             self._closed = True
             self._calls.put(None)

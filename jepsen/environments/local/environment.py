@@ -315,15 +315,12 @@ class LocalEnvironment(Environment):
             process.send(number)
 
     async def set_blocked(self, links: Sequence[Link]) -> None:
-        """See `Machines`."""
         await self._network.set_blocked(links)
 
     async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
-        """See `Machines`."""
         await self._network.set_quality(qualities)
 
     async def set_clocks(self, offsets_ms: Mapping[str, int]) -> None:
-        """See `Machines`."""
         if self._clocks is not None:
             self._clocks.set(offsets_ms)
         elif offsets_ms:
@@ -377,7 +374,6 @@ class LocalEnvironment(Environment):
         return bool(await asyncio.to_thread(damage, data, kind))
 
     async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
-        """See `Machines`."""
         if kind == WRITE_ERROR:
             for pid in self._pids_of(nodes):
                 allow_writes(pid)

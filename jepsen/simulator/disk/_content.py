@@ -53,7 +53,6 @@ class SimContent(Content):
         return bytes(data)
 
     def make_durable(self, write: Write) -> None:
-        """See `Content.make_durable`."""
         self.rewrites += write.data is None or write.position < len(self.durable)
         Content.make_durable(self, write)
 

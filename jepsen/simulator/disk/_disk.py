@@ -97,7 +97,6 @@ class SimFile(MemoryFile):
         return self._content.read(position, size, by_program=by_program)
 
     def truncate(self, size: int) -> None:
-        """See `File.truncate`."""
         before = len(self._content.seen)
         super().truncate(size)
         self.cuts += size < before
@@ -108,7 +107,6 @@ class SimFile(MemoryFile):
         self._sim.charge_sync(f"{self.path} bytes={len(self._content.durable)}")
 
     def close(self) -> None:
-        """See `File.close`."""
         super().close()
         self._sim.open_files.pop(self, None)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 from jepsen.simulator._errno import os_error
 from jepsen.simulator.network._connection import WINDOW_BYTES, Listener, sockets_of
 from raftctl.failures import ENDS_OF_PROGRAMS, HandingTo
+from raftctl.runtime.api import Sender
 
 if TYPE_CHECKING:
     import random
@@ -353,7 +354,7 @@ class SimServer(asyncio.Server):
 SHORT_CHANCE = 0.05
 
 
-class SimSender:
+class SimSender(Sender):
     """A `Sender` on a simulated connection."""
 
     def __init__(self, transport: SimTransport, source: random.Random) -> None:
@@ -362,7 +363,6 @@ class SimSender:
         self._closed = False
 
     def send(self, pieces: Iterable[Piece], start: int) -> int:
-        """See `Sender.send`."""
         if self._closed:
             raise os_error(errno.EBADF, "the sender was closed")
         # Else what the transport has yet to send would be overtaken.
@@ -376,7 +376,6 @@ class SimSender:
         return sent
 
     def close(self) -> None:
-        """See `Sender.close`."""
         self._closed = True
 
 
