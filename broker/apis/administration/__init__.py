@@ -7,9 +7,8 @@ answered from that image.
 
     topics              CreateTopics, DeleteTopics, DescribeTopicPartitions
     forwarding          CreatePartitions, and the forwarding that the others share
-    configs             DescribeConfigs: values in force, and their sources
-    alter_configs       AlterConfigs, IncrementalAlterConfigs (KIP-339)
-    config_resources    ListConfigResources (KIP-1142)
+    configs             DescribeConfigs, AlterConfigs, IncrementalAlterConfigs (KIP-339),
+                        ListConfigResources (KIP-1142)
     elections           ElectLeaders (KIP-460)
     reassignments       AlterPartitionReassignments, ListPartitionReassignments (KIP-455)
     quorum              DescribeQuorum, UpdateFeatures, UnregisterBroker
@@ -29,8 +28,6 @@ Invariants:
 
 from broker.apis.administration import (
     _acls,
-    _alter_configs,
-    _config_resources,
     _configs,
     _elections,
     _forwarding,
@@ -46,14 +43,12 @@ from broker.protocol.versions import ApiKey
 APIS: dict[int, Api] = {
     ApiKey.CREATE_TOPICS: Api(_topics.handle_create, _topics.refuse_create),
     ApiKey.DELETE_TOPICS: Api(_topics.handle_delete, _topics.refuse_delete),
-    ApiKey.DESCRIBE_CONFIGS: Api(_configs.handle, refuse_each("resources")),
+    ApiKey.DESCRIBE_CONFIGS: Api(_configs.handle_describe, refuse_each("resources")),
     ApiKey.CREATE_PARTITIONS: Api(
         _forwarding.handle_create_partitions, _forwarding.refuse_create_partitions
     ),
-    ApiKey.ALTER_CONFIGS: Api(_alter_configs.handle, refuse_each("resources")),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(
-        _alter_configs.handle_incremental, refuse_each("resources")
-    ),
+    ApiKey.ALTER_CONFIGS: Api(_configs.handle_alter, refuse_each("resources")),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(_configs.handle_incremental, refuse_each("resources")),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(_reassignments.handle),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(_reassignments.handle_list),
     ApiKey.DESCRIBE_ACLS: Api(_acls.handle_describe),
@@ -67,7 +62,7 @@ APIS: dict[int, Api] = {
     ApiKey.UPDATE_FEATURES: Api(_quorum.handle_features),
     ApiKey.UNREGISTER_BROKER: Api(_quorum.handle_unregister),
     ApiKey.ELECT_LEADERS: Api(_elections.handle, _elections.refuse),
-    ApiKey.LIST_CONFIG_RESOURCES: Api(_config_resources.handle),
+    ApiKey.LIST_CONFIG_RESOURCES: Api(_configs.handle_list),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(
         _topics.handle_describe_partitions, refuse_each("topics")
     ),

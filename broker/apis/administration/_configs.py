@@ -1,18 +1,32 @@
-"""DescribeConfigs: what is in force for topics and brokers, and where each value comes from."""
+"""Configs of topics, brokers and groups: described, altered, and which resources have any (row C9).
+
+DescribeConfigs says which values are in force, and where each comes from. AlterConfigs and
+IncrementalAlterConfigs are forwarded to the active controller (KIP-133, KIP-339).
+ListConfigResources names what may have configs (KIP-714, KIP-1142).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from broker.apis.administration._forwarding import change, result_of
 from broker.apis.discovery import unknown_name
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.integers import INT_MAX
 from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS
 from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, scaled, text_of, topic_defaults
 from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.requests.admin import (
+    AlterConfigsRequest,
+    AlterOperation,
+    ConfigAlteration,
+    ConfigChange,
+    ItemOutcome,
+)
+from raftctl.metadata.topic_names import name_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pydantic.fields import FieldInfo
 
@@ -22,6 +36,19 @@ if TYPE_CHECKING:
     from raftctl.metadata.configs.topic import TopicKey
 
     _Entry = wire.DescribeConfigsResourceResult
+    _Request = wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest
+    _Resource = (
+        wire.AlterConfigsRequestAlterConfigsResource
+        | wire.IncrementalAlterConfigsRequestAlterConfigsResource
+    )
+
+_ALTER_TIMEOUT_MS = 30_000
+"""The requests name none."""
+_BROKER_LOGGER = 8
+_CLIENT_METRICS = 16
+_RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE, _BROKER_LOGGER, _CLIENT_METRICS, GROUP_RESOURCE)
+_RESOURCE_TYPES_IN_VERSION_0 = (_CLIENT_METRICS,)
+"""Version 0 was ListClientMetricsResources."""
 
 # The sources of Apache Kafka's DescribeConfigs; 6 and 7 are of loggers and client metrics.
 _DYNAMIC_TOPIC_CONFIG = 1
@@ -32,7 +59,7 @@ _DEFAULT_CONFIG = 5
 _GROUP_CONFIG = 8
 
 
-def handle(
+def handle_describe(
     context: ApiContext, request: Request[wire.DescribeConfigsRequest]
 ) -> wire.DescribeConfigsResponse:
     """The configs of each resource, all or those asked for."""
@@ -264,3 +291,131 @@ def _outcome(
         "resource_name": resource["resource_name"],
         "configs": configs,
     }
+
+
+# --- alter ----------------------------------------------------------------------------------------
+
+
+class _Name(TypedDict):
+    """The fields of a response that name a resource."""
+
+    resource_type: int
+    resource_name: str
+
+
+async def handle_incremental(
+    context: ApiContext, request: Request[wire.IncrementalAlterConfigsRequest]
+) -> wire.IncrementalAlterConfigsResponse:
+    """Set, delete, append to and subtract from the configs of each resource (KIP-339)."""
+    return await _alter(context, request, tuple(map(_incremental, request.body["resources"])))
+
+
+async def handle_alter(
+    context: ApiContext, request: Request[wire.AlterConfigsRequest]
+) -> wire.AlterConfigsResponse:
+    """Replace the configs of each resource by those given (KIP-133)."""
+    return await _alter(context, request, tuple(map(_whole, request.body["resources"])))
+
+
+async def _alter(
+    context: ApiContext, request: Request[_Request], resources: tuple[ConfigAlteration, ...]
+) -> wire.AlterConfigsResponse:
+    # What is refused here stays out of the request, since the controller's outcomes have no names:
+    # they are matched to the resources by their order.
+    asked: Sequence[_Resource] = request.body["resources"]
+    refusals = list(map(_refusal, asked))
+    allowed = tuple(one for one, no in zip(resources, refusals, strict=True) if no is None)
+    alter = AlterConfigsRequest(allowed, request.body["validate_only"])
+    outcomes = iter(await change(context, alter, _ALTER_TIMEOUT_MS) if allowed else ())
+    found = [next(outcomes) if refusal is None else refusal for refusal in refusals]
+    pairs = zip(asked, found, strict=True)
+    return {
+        "responses": [{**_named(resource), **result_of(outcome)} for resource, outcome in pairs]
+    }
+
+
+def _refusal(resource: _Resource) -> ItemOutcome | None:
+    """Return the refusal of a resource with an impossible topic name or missing values, or None.
+
+    The controller need not look at these. An empty name is that of all brokers' defaults; topics
+    have no such defaults.
+    """
+    null = [
+        one["name"]
+        for one in resource["configs"]
+        if one["value"] is None
+        and one.get("config_operation", AlterOperation.SET) != AlterOperation.DELETE
+    ]
+    if null:
+        text = f"Null value not supported for: {', '.join(null)}"
+        return ItemOutcome(ErrorCode.INVALID_REQUEST, text)
+    name = resource["resource_name"]
+    problem = name_problem(name) if resource["resource_type"] == TOPIC_RESOURCE else None
+    if problem is not None and not name:
+        return ItemOutcome(ErrorCode.INVALID_REQUEST, "there are no configs of all topics")
+    return None if problem is None else ItemOutcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def _named(resource: _Resource) -> _Name:
+    return {
+        "resource_type": resource["resource_type"],
+        "resource_name": resource["resource_name"],
+    }
+
+
+def _incremental(
+    resource: wire.IncrementalAlterConfigsRequestAlterConfigsResource,
+) -> ConfigAlteration:
+    changes = tuple(
+        ConfigChange(one["name"], one["config_operation"], one["value"])
+        for one in resource["configs"]
+    )
+    return ConfigAlteration(resource["resource_type"], resource["resource_name"], changes)
+
+
+def _whole(resource: wire.AlterConfigsRequestAlterConfigsResource) -> ConfigAlteration:
+    # A config that the request does not name goes back to its default: two clients that alter
+    # different configs undo each other, which is why KIP-339 has the incremental form.
+    changes = tuple(
+        ConfigChange(one["name"], AlterOperation.SET, one["value"]) for one in resource["configs"]
+    )
+    kind, name = resource["resource_type"], resource["resource_name"]
+    return ConfigAlteration(kind, name, changes, replace=True)
+
+
+# --- list -----------------------------------------------------------------------------------------
+
+
+def handle_list(
+    context: ApiContext, request: Request[wire.ListConfigResourcesRequest]
+) -> wire.ListConfigResourcesResponse:
+    """Every topic and broker, and the groups that have configs; of all types or those asked for.
+
+    There are none of the other types, whose configs DescribeConfigs does not offer either. A type
+    that nobody knows is UNSUPPORTED_VERSION for the whole request.
+    """
+    known = _RESOURCE_TYPES if request.version else _RESOURCE_TYPES_IN_VERSION_0
+    asked = request.body.get("resource_types") or known
+    for kind in asked:
+        if kind not in known:
+            text = f"resource type {kind} is not one of {', '.join(map(str, known))}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    return {
+        "error_code": ErrorCode.NONE,
+        "config_resources": [
+            {"resource_name": name, "resource_type": kind}
+            for kind in dict.fromkeys(asked)
+            for name in _names(context, kind)
+        ],
+    }
+
+
+def _names(context: ApiContext, kind: int) -> list[str]:
+    image = context.metadata.image
+    if kind == TOPIC_RESOURCE:
+        return [topic.name for topic in image.topics.in_order()]
+    if kind == BROKER_RESOURCE:
+        return [str(broker_id) for broker_id in context.metadata.live_brokers(context.listener)]
+    if kind == GROUP_RESOURCE:
+        return sorted(name for owner, name in image.configs if owner == kind)
+    return []
