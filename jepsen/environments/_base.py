@@ -127,7 +127,7 @@ class Environment(Machines, Protocol):
         """Return the state of the metadata log of each controller that answers.
 
         By its name: the value of `replica` in a trace (`jepsen.checkers.replication.trace`). Empty
-        where nobody tells, or where all is known anyway.
+        where no controller reports it, or all is known anyway.
         """
 
     async def remove_voter(self, node: str) -> bool:

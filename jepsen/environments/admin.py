@@ -239,7 +239,7 @@ LEVELS_PATIENCE_S = 10.0
 
 
 class FeatureLevels:
-    """The levels of features, in the ranges that the environment tells."""
+    """The levels of features, in the ranges that the environment gives."""
 
     def __init__(self, environment: Environment, rng: random.Random) -> None:
         self._environment = environment
@@ -268,7 +268,7 @@ class FeatureLevels:
         return heard and possible
 
 
-SETTLE_S = 5.0
+IN_SYNC_S = 5.0
 PATIENCE_S = 15.0
 
 
@@ -291,11 +291,11 @@ class BrokerMembership:
         """The replicas of the partitions that were moved, as they were before."""
 
     async def remove(self, broker_id: int | None) -> list[str]:
-        """Take a broker out of the cluster, any if none is named; who it was.
+        """Remove a broker from the cluster, any if none is named; return its name.
 
-        Nobody if all is not well at first, or if it cannot be drained in time: then it stays.
+        Return [] if all is not well at first, or if it cannot be drained in time: then it stays.
         """
-        if self.absent is not None or not await until(self._environment.is_in_sync, SETTLE_S):
+        if self.absent is not None or not await until(self._environment.is_in_sync, IN_SYNC_S):
             return []
         if broker_id is None:
             broker_id = await self._any()
@@ -311,7 +311,7 @@ class BrokerMembership:
         return [node]
 
     async def add(self) -> list[str]:
-        """Whoever has left joins; what was moved gets its replicas back, perhaps the next time."""
+        """Let the broker that has left join; moved partitions get their replicas back, or later."""
         node, self.absent = self.absent, None
         if node is not None:
             await self._environment.start_node(node)
@@ -353,7 +353,7 @@ class BrokerMembership:
         return stay
 
     async def _returned(self, admin: AIOKafkaAdminClient) -> bool:
-        """Whether every partition that was moved, and is still there, is told to move back."""
+        """Return whether the controller has accepted to move every partition back that exists."""
         replicas = await all_replicas(admin)
         left = {key: ids for key, ids in self._lent.items() if key in replicas}
         refused = await reassign(admin, left) if left else {}

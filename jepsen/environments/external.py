@@ -196,7 +196,7 @@ async def broker_addresses(bootstrap: str) -> dict[int, tuple[str, int]]:
 
 
 class Witness:
-    """A connection to a broker, opened before a fault: it tells whether the fault has struck.
+    """A connection to a broker, opened before a fault: it shows if the fault has struck.
 
     A process that ended has broken its connections, even if it was started again at once. One
     that stands still keeps them, and answers nothing.
@@ -329,7 +329,7 @@ class ExternalEnvironment(Environment):
         return None
 
     async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
-        """See `Environment`: Kafka's clients are told nothing of the kind."""
+        """See `Environment`: Kafka's clients cannot learn it."""
         return {}
 
     def broker_name(self, broker_id: int) -> str | None:
@@ -372,7 +372,7 @@ class ExternalEnvironment(Environment):
                 await witness.close()
 
     async def _witness(self, node: str) -> Witness | None:
-        """None for controllers, which clients cannot ask, and for whoever answers nothing now."""
+        """Return None for controllers, which clients cannot ask, and for silent brokers."""
         nodes = self._control.nodes if self._control else ()
         ids = [one.node_id for one in nodes if (one.role, one.name) == ("broker", node)]
         if not ids:

@@ -56,7 +56,7 @@ class Progress:
         self._tell = tell
         self._counts: Counter[OpType] = Counter()
         self._struck: Counter[str] = Counter()
-        self._told_s = 0.0
+        self._printed_s = 0.0
         self._fault = ""
 
     def note(self, op: Op) -> None:
@@ -67,8 +67,8 @@ class Progress:
             self._struck.update(filter(None, [kind_struck(op)]))
             if self._struck:
                 self._fault = in_words(op)
-        if time.monotonic() - self._told_s >= TELL_S:
-            self._told_s = time.monotonic()
+        if time.monotonic() - self._printed_s >= TELL_S:
+            self._printed_s = time.monotonic()
             self._tell(self.line(op.time))
 
     def line(self, at_ns: int) -> str:

@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _restart(arguments: Sequence[str]) -> None:
-    # Hash order is settled when the interpreter starts, so only a new one can have it fixed.
+    # Hash order is fixed when the interpreter starts, so only a new one can have it fixed.
     command = [sys.executable, "-m", "jepsen.simulator", *arguments]
     os.execve(sys.executable, command, determinism.environment(os.environ))
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROLE, FAULT = "role", "fault"
 TITLES = {ROLE: "role x event x role", FAULT: "fault x state"}
-TOLD_MAX = 8
+NAMED_MAX = 8
 """The new or missing ones that are named."""
 
 
@@ -84,8 +84,8 @@ def summary(seen: Collection[str], known: Collection[str]) -> str:
     lines = [f"coverage: {'; '.join(counts)}"]
     for title, some in (("new", set(seen) - set(known)), ("not reached", both - set(seen))):
         if some:
-            rest = f" and {len(some) - TOLD_MAX} more" if len(some) > TOLD_MAX else ""
-            lines.append(f"{title}: {', '.join(sorted(some)[:TOLD_MAX])}{rest}")
+            rest = f" and {len(some) - NAMED_MAX} more" if len(some) > NAMED_MAX else ""
+            lines.append(f"{title}: {', '.join(sorted(some)[:NAMED_MAX])}{rest}")
     return "".join(f"{line}\n" for line in lines)
 
 

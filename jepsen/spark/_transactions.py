@@ -106,7 +106,7 @@ UNION ALL SELECT history, key, name, detail, lines, what = '{ALLOWED}' FROM {{sh
 WHERE what IN ('{ANOMALY}', '{ALLOWED}')
 """
 _VERDICTS = f"""
-WITH told AS (
+WITH counted AS (
     SELECT history, count_if(f = 'txn') AS operations FROM {{operations}} GROUP BY history
 ), wrong AS (
     SELECT DISTINCT history, true AS wrong FROM {{anomalies}} WHERE NOT allowed
@@ -123,15 +123,15 @@ WITH told AS (
             ELSE min(complete_index) FILTER (WHERE type = 'ok') < max(invoke_index) END
     ) WHERE :order <> ''
 ), reasons AS (
-    SELECT told.history, operations, coalesce(wrong, false) AS wrong, CASE
+    SELECT counted.history, operations, coalesce(wrong, false) AS wrong, CASE
         WHEN unusable IS NOT NULL THEN unusable
         WHEN NOT coalesce(seen, false) THEN '{NO_READS}'
         WHEN :edges AND NOT coalesce(linked, false) AND ordered IS NULL THEN '{NO_EDGES}'
         WHEN :disorder AND coalesce(unordered, false) THEN '{NO_ORDER}'
         ELSE '' END AS why
-    FROM told LEFT JOIN wrong ON told.history = wrong.history
-    LEFT JOIN seen ON told.history = seen.history
-    LEFT JOIN ordered ON told.history = ordered.history
+    FROM counted LEFT JOIN wrong ON counted.history = wrong.history
+    LEFT JOIN seen ON counted.history = seen.history
+    LEFT JOIN ordered ON counted.history = ordered.history
 )
 SELECT history, '{NO_KEY}' AS key, operations, 'stretches' AS method,
     CASE WHEN wrong THEN 'false' WHEN why = '' THEN 'true' ELSE 'unknown' END AS valid,

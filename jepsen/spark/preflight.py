@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, which has started the JVM."""
 MASTER_WAIT_S = 3.0
-TOLD_EVERY_S = 5.0
+PROGRESS_EVERY_S = 5.0
 SMALL_BYTES = 64 << 20
 """Histories up to here are judged sooner by one process than Spark has started."""
 CHECKERS_OF = dict.fromkeys(("queue", "queue-txn", "group", "verifiable"), "kafka-log")
@@ -204,7 +204,7 @@ class Progress:
 
 
 @contextmanager
-def progress(what: str, size: int = 0, every_s: float = TOLD_EVERY_S) -> Iterator[Progress]:
+def progress(what: str, size: int = 0, every_s: float = PROGRESS_EVERY_S) -> Iterator[Progress]:
     """Report progress while the work lasts; `size` is that of the histories in bytes, or 0.
 
     Silent below spark-submit, which makes one stream of stdout and stderr, and prints its own.

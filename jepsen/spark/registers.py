@@ -465,7 +465,7 @@ _ELSE = ""
 _Group = tuple[str, str, int, bool]
 
 
-def settled_by_segments(
+def judged_by_segments(
     operations: DataFrame, keys: list[Row], model: str, initial: Any, limits: Limits
 ) -> DataFrame | None:
     """Return those of the keys (history, key, operations: how many) that are linearizable.
@@ -618,7 +618,7 @@ def _without_kernel(
     hot = large.select(*_KEY, "operations").collect()
     if not hot:
         return question.searched(operations)
-    cut = settled_by_segments(operations, hot, question.model, question.initial, question.limits)
+    cut = judged_by_segments(operations, hot, question.model, question.initial, question.limits)
     if cut is None:
         return question.searched(operations)
     left = operations.join(cut, _KEY, "left_anti")

@@ -269,7 +269,7 @@ class Effects:
         """Log a warning, at most one a second: peers decide how often there is one."""
         now_ms = int(self._loop.time() * 1000)
         if now_ms >= self._warn_at_ms:
-            self._events_log.warning("quorum_message_refused", why=why, not_told=self._unwarned)
+            self._events_log.warning("quorum_message_refused", why=why, not_logged=self._unwarned)
             self._warn_at_ms, self._unwarned = now_ms + WARN_PAUSE_MS, 0
         else:
             self._unwarned += 1

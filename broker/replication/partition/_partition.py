@@ -62,7 +62,7 @@ _WITHOUT_LOG_START = (
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def _tells_log_start(refusal: KafkaError) -> bool:
+def _shows_log_start(refusal: KafkaError) -> bool:
     """Return whether the response has the log start.
 
     A producer compares it with its last offset, to distinguish expired from lost records (KIP-360).
@@ -163,7 +163,7 @@ class Partition:
         except KafkaError as error:
             # One partition's refusal is no reason to refuse the others of the request.
             hint = self.hint_for(error.code)
-            start = log.log_start_offset if _tells_log_start(error) else UNKNOWN_OFFSET
+            start = log.log_start_offset if _shows_log_start(error) else UNKNOWN_OFFSET
             bad = error.records if isinstance(error, RecordsRefusedError) else {}
             return AppendResult(error.code, -1, -1, start, error.message, hint, bad), -1
         self.advance(now_ms)

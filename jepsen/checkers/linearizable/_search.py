@@ -4,12 +4,12 @@
 operations in effect, and the moment at which a call that overwrites the state (a `write`) was last
 placed. Just before such a moment other operations may have taken effect unseen: a pending
 overwrite, calls that follow from it, and then the overwrite that hid them. Such an excursion is
-called a *visit*.
+called a *detour*.
 
-A visit is not guessed at its moment. It is claimed later, when an operation returns that must have
-been part of one. Until then a single configuration stands for all visits. This is correct because:
+A detour is not guessed at its moment. It is claimed later, when an operation returns that must have
+been part of one. Until then a single configuration stands for all detours. This is correct because:
 
-* A visit ends with an overwrite, so it leaves the state as it was. Visits at one moment do not
+* A detour ends with an overwrite, so it leaves the state as it was. Detours at one moment do not
   disturb each other.
 * An operation that was pending at an earlier moment, and is not in effect, was also pending at the
   last one. So of two configurations that differ only in the moment, the later one suffices.
@@ -290,7 +290,7 @@ class CompleteSearch:
         moment: int,
         survivors: dict[int, int],
     ) -> None:
-        """Claim that the operation was part of a visit before the moment."""
+        """Claim that the operation was part of a detour before the moment."""
         if overwrites is not None:
             after = self._machine.written[overwrites]
             reads = self._legal_reads(after) & before

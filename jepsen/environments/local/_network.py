@@ -62,7 +62,7 @@ class Network:
 
 PIECE_BYTES = 64 * 1024
 OUTSIDE = ""
-"""The name of whoever is no node."""
+"""The name of all that are no nodes."""
 
 
 @dataclass(eq=False)
@@ -82,7 +82,7 @@ class _Connection:
 
 
 class RelayNetwork(Network):
-    """Each node listens on a port that nobody is told; its relay stands on the one they know."""
+    """Each node listens on a hidden port; its relay listens on the known one."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[LocalNode, int]] = []
@@ -147,7 +147,7 @@ class Relays:
             if task is not None:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            # Whoever closes the relays does not ask how their connections ended.
+            # The caller that closes the relays does not ask how their connections ended.
             with contextlib.suppress(asyncio.CancelledError):
                 await self._relay(node, behind, reader, writer)
 

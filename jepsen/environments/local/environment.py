@@ -116,7 +116,7 @@ READY_S = 90.0
 ASK_S = 3.0
 POLL_S = 0.1
 TERMINATE_S = 20.0
-SETTLED_S = 20.0
+IN_SYNC_MAX_S = 20.0
 
 
 def network_of(kind: str, *, cut: bool) -> Network:
@@ -257,7 +257,7 @@ class LocalEnvironment(Environment):
                 "life": after[name],
             }
             for name, answer in answers
-            # Whoever was started anew meanwhile may have answered before or after.
+            # A node that was restarted meanwhile may have answered before or after.
             if answer is not None and before.get(name) == after.get(name, -1)
         }
 
@@ -269,12 +269,12 @@ class LocalEnvironment(Environment):
         return await asyncio.to_thread(self._cluster.is_healthy, ASK_S)
 
     async def committed_at_rest(self) -> int | None:
-        """Wait until the cluster has settled; up to where its metadata are committed then.
+        """Wait until the cluster is in sync, and return the high watermark of its metadata.
 
         None if that takes too long.
         """
         now_s = asyncio.get_running_loop().time
-        until_s = now_s() + SETTLED_S
+        until_s = now_s() + IN_SYNC_MAX_S
         while now_s() < until_s:
             if await self.is_in_sync():
                 status = await asyncio.to_thread(self._cluster.status, ASK_S)

@@ -161,7 +161,7 @@ def owner(namespace: str) -> int | None:
 
 
 def free_network(pid: int, routes: Iterable[Mapping[str, Any]]) -> IPv4Network | None:
-    """A network that overlaps with no route (as `ip -json route` tells them), None if none is left.
+    """A network that overlaps with no route (as `ip -json route` lists them); None if none is left.
 
     Those of processes that begin at the same time differ.
     """

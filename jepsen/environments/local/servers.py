@@ -1,9 +1,9 @@
-"""Judges what the nodes of a cluster have left on their disks, whatever clients saw.
+"""Checks of the disks that the nodes of a cluster left, whatever clients saw.
 
 Disks are only read, and only while no node runs.
 
-Nothing is asked of who has yet to catch up: where the cluster had not settled when it ended, a log
-may be behind, or end in what a leader that was replaced has never committed. Then only batches of
+Replicas that have yet to catch up are not judged: where the cluster was not in sync at its end, a
+log may be behind, or end in batches that a deposed leader has never committed. Then only batches of
 one epoch are compared, which are equal at any time.
 """
 
@@ -396,7 +396,7 @@ def judge_servers(
     except (CodecError, DiskError, InvariantViolation) as error:
         found.anomalies.append(Anomaly(NOT_REPLAYED, {"why": str(error)}))
     verdicts = {METADATA: found.verdict(nodes=len(disks), offset=image.offset if image else -1)}
-    replicas = _judge_replicas(disks, image, settled=committed is not None) if image else None
+    replicas = _judge_replicas(disks, image, at_rest=committed is not None) if image else None
     return verdicts if replicas is None else verdicts | {REPLICAS: replicas}
 
 
@@ -428,7 +428,7 @@ def _judge_metadata(
 
 
 def _newness(log: LogSummary) -> tuple[int, int]:
-    """By which a voter is elected; whoever has most of it has all that is committed."""
+    """Return the order of elections: the newest log of a majority has all that is committed."""
     return log.epoch, log.end
 
 
@@ -461,34 +461,34 @@ def _diverged_snapshots(disks: Sequence[NodeDisk]) -> Iterator[Anomaly]:
 
 
 def _judge_replicas(
-    disks: Sequence[NodeDisk], image: MetadataImage, *, settled: bool
+    disks: Sequence[NodeDisk], image: MetadataImage, *, at_rest: bool
 ) -> Verdict | None:
     """Of all partitions that two brokers hold at least; None if there are none."""
     brokers = [disk for disk in disks if disk.node.role == "broker"]
     directories = [one for disk in brokers for one in log_directories(disk)]
-    found = _Findings() if settled else _Findings(notes=[Anomaly(NOT_SETTLED)])
+    found = _Findings() if at_rest else _Findings(notes=[Anomaly(NOT_SETTLED)])
     partitions = 0
     for topic in image.topics.in_order():
         compacted = is_compacted(image, topic)
         for number, one in topic.items():
-            in_sync = one.isr if settled else one.replicas
+            in_sync = one.isr if at_rest else one.replicas
             replicas = replicas_of(directories, topic, number, in_sync)
             if len(replicas) > 1:
                 partitions += 1
                 log = f"{topic.name}-{number}"
-                found.add(_compare(log, replicas, settled=settled, compacted=compacted))
+                found.add(_compare(log, replicas, at_rest=at_rest, compacted=compacted))
     return found.verdict(partitions=partitions) if partitions else None
 
 
-def _compare(log: str, replicas: Sequence[Replica], *, settled: bool, compacted: bool) -> Compared:
+def _compare(log: str, replicas: Sequence[Replica], *, at_rest: bool, compacted: bool) -> Compared:
     """What is committed is at least what a replica has noted so and has."""
     noted = (min(one.high_watermark, one.end) for one in replicas)
-    committed = max(noted) if settled else 0
+    committed = max(noted) if at_rest else 0
     copies = {one.broker: Copy(one.start, one.batches()) for one in replicas}
     compared = check_copies(log, copies, committed)
     if compared.anomaly is None or not compacted:
         return compared
-    # Compaction makes batches anew, each broker when it likes; what is left of them is the same.
+    # Compaction rewrites batches, each broker at its own time; their records stay the same.
     records = {one.broker: Copy(one.start, one.records()) for one in replicas}
     again = check_copies(log, records, committed, partial=True)
     return again._replace(shared=compared.shared)

@@ -237,7 +237,7 @@ class SimDisk(MemoryDisk):
             self._take(self._random.uniform(0, self.slow_call_s))
 
     def _take(self, seconds: float) -> None:
-        """Whoever calls has to wait so long."""
+        """Let the caller wait so long."""
         if self.in_thread:
             self._cost_s += seconds
         else:

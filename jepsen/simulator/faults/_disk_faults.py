@@ -150,10 +150,10 @@ class DiskFaults:
         second: str | None = None,
         serves_logs: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`data` is the directory of each node; `serves` tells whether a node has recovered.
+        """`data` is the directory of each node; `serves` returns whether a node has recovered.
 
-        `second` is another log directory of each broker, on a disk of its own; `serves_logs` tells
-        whether a broker has opened its log directories.
+        `second` is another log directory of each broker, on a disk of its own; `serves_logs`
+        returns whether a broker has opened its log directories.
         """
         self._world = world
         self._data = data

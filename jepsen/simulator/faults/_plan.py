@@ -18,7 +18,7 @@ halves        the named members and the others do not reach each other
 pair          the two do not reach each other, all others do: majorities overlap, but differ
 reset         again and again, in the middle of what the first node sends to the second, the
               connection is reset; both hear of it, or only one of them
-half_open     the network forgets the connections between the two nodes: neither is told, and
+half_open     the network forgets the connections between the two nodes: neither notices, and
               what is sent on them is lost; new ones work; when it ends the old ones are refused
 bandwidth     the first node's link to the second carries only so many bytes a second
 delay         both directions between two nodes get a long latency

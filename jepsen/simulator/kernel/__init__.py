@@ -23,7 +23,7 @@ clocks. Source: clock_gettime(2) for CLOCK_MONOTONIC and CLOCK_BOOTTIME, which d
 machine is suspended.
 """
 
-from jepsen.simulator.kernel._loop import START_S, SimLoop, SimTask, settle
+from jepsen.simulator.kernel._loop import START_S, SimLoop, SimTask, complete
 from jepsen.simulator.kernel._trace import Trace
 from jepsen.simulator.kernel.process import EPOCH_MS, wall_ms
 
@@ -33,6 +33,6 @@ __all__ = [
     "SimLoop",
     "SimTask",
     "Trace",
-    "settle",
+    "complete",
     "wall_ms",
 ]

@@ -445,7 +445,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.network.listen(protocol_factory, host, port or 0, start=start_serving)
 
 
-def settle(future: asyncio.Future[Any], outcome: CallOutcome) -> None:
+def complete(future: asyncio.Future[Any], outcome: CallOutcome) -> None:
     """Give a future its result or exception, unless its waiter has gone."""
     if future.cancelled():
         return
@@ -457,7 +457,7 @@ def settle(future: asyncio.Future[Any], outcome: CallOutcome) -> None:
 
 def resolve(future: asyncio.Future[T], call: Callable[[], T]) -> None:
     """Run a call and hand its result or exception to the future."""
-    settle(future, outcome_of(call))
+    complete(future, outcome_of(call))
 
 
 def _refuse_options(options: dict[str, Any], *names: str) -> None:

@@ -194,7 +194,7 @@ class SimNode:
         self.clock_offset_ms = 0
         """The error of the wall clock."""
         self.clock = NodeClock()
-        # False while the machine is off or unplugged: nothing reaches it and nobody is told.
+        # False while the machine is off or unplugged: nothing reaches it and no peer notices.
         self.reachable = True
         self.process: Process | None = None
         self.forgiven: tuple[type[BaseException], ...] = ()

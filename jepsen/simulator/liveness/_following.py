@@ -86,7 +86,7 @@ def _lost_voters(cluster: SimCluster, voters: VoterSet) -> Iterator[str]:
 
 
 def _heard_lately(cluster: SimCluster, leader: RaftDriver) -> set[str]:
-    """The leader and whoever has fetched from it within the time after which it doubts them."""
+    """Return the leader and the nodes that fetched from it within the check-quorum timeout."""
     process = cluster.world.node(f"controller-{leader.leader_id}").process
     # By the leader's own clock.
     status = leader.status() if process is None else process.context.copy().run(leader.status)

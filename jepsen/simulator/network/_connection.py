@@ -35,7 +35,7 @@ WINDOW_BYTES = 256 * 1024
 SEGMENT_BYTES_MAX = 64 * 1024
 HEADER_BYTES = 40
 LOOPBACK_LATENCY_S = 0.000_02
-TOLD = (("sender", "receiver"), ("receiver",), ("sender",))
+NOTIFIED = (("sender", "receiver"), ("receiver",), ("sender",))
 """The ends that are notified of one reset after the other."""
 RUNNING = ProcessState.RUNNING
 
@@ -53,8 +53,8 @@ class Reset:
     """A connection ends in the middle of a segment, of which so many bytes still arrive."""
 
     after_bytes: int
-    tells_sender: bool
-    tells_receiver: bool
+    notifies_sender: bool
+    notifies_receiver: bool
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ class Link:
             return None
         self._until_reset = self.reset_every_bytes
         self.resets += 1
-        told = TOLD[self.resets % len(TOLD)]
-        return Reset(left, tells_sender="sender" in told, tells_receiver="receiver" in told)
+        ends = NOTIFIED[self.resets % len(NOTIFIED)]
+        return Reset(left, notifies_sender="sender" in ends, notifies_receiver="receiver" in ends)
 
     def reset_every(self, size: int | None) -> None:
         """Reset connections after each so many bytes from now on; None for never."""
@@ -258,10 +258,10 @@ class Endpoint:
         return taken
 
     def _break(self, reset: Reset, peer: Endpoint) -> None:
-        """The network between resets the connection; who is not told learns it by sending."""
-        if reset.tells_receiver:
+        """Reset the connection in between; an end that is not notified learns it by sending."""
+        if reset.notifies_receiver:
             self._flow.send(peer.on_reset)
-        if reset.tells_sender:
+        if reset.notifies_sender:
             loop = self._flow.network.loop
             loop.deliver_at(loop.now_s + LOOPBACK_LATENCY_S, Endpoint.on_reset, self)
 

@@ -127,9 +127,9 @@ class Network:
                         endpoint.on_reset()
 
     def forget_between(self, one: SimNode, other: SimNode) -> list[Flow]:
-        """Every connection that there is between two nodes is lost, and neither is told of it.
+        """Lose every connection between two nodes without a notice to either.
 
-        Returns what is to be refused when the network answers again.
+        Return the flows to refuse when the network answers again.
         """
         flows = [
             endpoint.flow
@@ -204,7 +204,7 @@ class Network:
         answer = self.loop.create_future()
         self._send_open(endpoint, process, answer)
         expiry = self.loop.call_later(
-            CONNECT_TIMEOUT_S, _settle, answer, os_error(errno.ETIMEDOUT, f"connect to {address}")
+            CONNECT_TIMEOUT_S, _complete, answer, os_error(errno.ETIMEDOUT, f"connect to {address}")
         )
         try:
             await answer
@@ -240,7 +240,7 @@ class Network:
         )
         # The answer runs in the client's own context, so that it waits while the client is paused.
         reply = functools.partial(
-            self.loop.call_soon, _settle, answer, context=contextvars.copy_context()
+            self.loop.call_soon, _complete, answer, context=contextvars.copy_context()
         )
 
         def on_open() -> None:
@@ -290,7 +290,7 @@ def _calling_process() -> Process:
     return process
 
 
-def _settle(answer: asyncio.Future[None], error: OSError | None = None) -> None:
+def _complete(answer: asyncio.Future[None], error: OSError | None = None) -> None:
     if not answer.done():
         if error is None:
             answer.set_result(None)

@@ -13,7 +13,7 @@ observed.
     _partition_invariants    high watermark, leader epochs, ISR and ELR of partitions
     _producer_id_invariants  each producer id is handed out once
     _snapshot_invariants     a snapshot equals the replay of the log that it replaces
-    _properties              all of them; outcomes that clients were told hold in images
+    _properties              all of them; outcomes that clients got hold in images
 
 `Recorder` writes the same views down as a server trace, which `jepsen.checkers.replication` judges.
 

@@ -1,6 +1,7 @@
-"""Committed records of a log, as whoever watches its replicas remembers them.
+"""Committed records of a log, as an observer of its replicas remembers them.
 
-"Committed" is what some replica has called so by its high watermark; it is remembered for ever.
+A record is committed once some replica has called it so by its high watermark; that is remembered
+for ever.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class QuorumHistory:
     durable_entries: Callable[[VoterKey], dict[int, Entry]]
     durable_vote: Callable[[int], tuple[int, int]]
     directory_of: Callable[[int], object] = lambda _: None
-    """The id of the disk that a node has now; None where disks are not told apart."""
+    """The id of the disk that a node has now; None where disks have no ids."""
     votes: dict[tuple[VoterKey, int], int] = field(default_factory=dict)
     """Whom each disk has voted for in each epoch."""
     lost_votes: dict[VoterKey, tuple[int, int]] = field(default_factory=dict)
@@ -211,7 +211,7 @@ def committed_is_durable_on_a_majority(history: QuorumHistory, change: QuorumCha
         return None
     history.committed_in[after.epoch] = after.high_watermark
     found = after.read(history.committed.end_offset, after.high_watermark)
-    # Whoever commits first is the leader, and counts the voters that it has itself.
+    # The first to commit is the leader, which counts the voters of its own log.
     history.voters = after.voters or history.voters
     disks = [history.lost.get(v) or history.durable_entries(v) for v in history.voters]
     return _on_a_minority(disks, history.committed.commit(found))
@@ -239,9 +239,10 @@ def flushed_is_durable(history: QuorumHistory, change: QuorumChange) -> str | No
 
 
 def new_leader_has_all_committed(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """Leader completeness: nobody is elected who lacks a batch that an earlier epoch committed.
+    """Leader completeness: no node is elected that lacks a batch that an earlier epoch committed.
 
-    Whoever was held up may begin to lead an epoch that is over by then, without what came later.
+    A candidate that was held up may begin to lead an epoch that is over by then, without the
+    batches of later ones.
     """
     after = change.after
     if not change.begins_to_lead:
@@ -366,7 +367,7 @@ def leader_is_in_isr_and_isr_in_replicas(history: ImageHistory, view: ImageView)
 
 
 def leader_is_not_fenced(history: ImageHistory, view: ImageView) -> str | None:
-    """Whoever is fenced leads nothing."""
+    """A fenced broker leads no partition."""
     for one in view.assignments() if view.offset > history.newest else ():
         if not is_led_by(one, view.unfenced):
             return str(one)
@@ -374,7 +375,7 @@ def leader_is_not_fenced(history: ImageHistory, view: ImageView) -> str | None:
 
 
 def new_isr_member_has_all_committed(history: ImageHistory, view: ImageView) -> str | None:
-    """Whoever enters an ISR has every record that is committed then (KIP-497)."""
+    """A broker that enters an ISR has every record that is committed then (KIP-497)."""
     for one in view.assignments() if view.offset > history.newest else ():
         old = history.assignments.get(one.partition)
         partition = history.partitions.get(one.partition)
@@ -382,7 +383,7 @@ def new_isr_member_has_all_committed(history: ImageHistory, view: ImageView) -> 
             continue
         for member in one.isr:
             replica = partition.views.get(member)
-            if member in old.isr or replica is None or member in partition.forgetful:
+            if member in old.isr or replica is None or member in partition.lost_power:
                 continue
             if replica.log_end < partition.committed.end_offset:
                 return f"{one}, but {member} ends at {replica.log_end}"

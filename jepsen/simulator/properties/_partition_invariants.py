@@ -38,7 +38,7 @@ class PartitionHistory:
     """Up to where records were committed in each leader epoch."""
     leaders: dict[int, int] = field(default_factory=dict)
     views: dict[int, PartitionView] = field(default_factory=dict)
-    forgetful: set[int] = field(default_factory=set)
+    lost_power: set[int] = field(default_factory=set)
     """The replicas that lost power and may still be taken for in sync."""
     agreed: dict[tuple[int, int], int] = field(default_factory=dict)
     """Up to where each life of a node (node id, life) is known to have what is committed."""
@@ -123,7 +123,7 @@ def committed_record_is_on_the_isr(
     history.committed_in[after.leader_epoch] = after.high_watermark
     for member in after.isr if after.leads else ():
         replica = history.views.get(member)
-        if replica is None or member in history.forgetful:
+        if replica is None or member in history.lost_power:
             continue
         if replica.log_end < after.high_watermark:
             return f"{after.partition} committed to {after.high_watermark}, but {replica}"

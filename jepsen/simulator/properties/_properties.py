@@ -6,7 +6,7 @@ A register is anything that one client at a time changes and an image shows: a c
 partitions of a topic, a key. Each of its values is asked for once, so an image that shows a value
 shows whose it is.
 
-`refused_operation_never_takes_effect`: what a client was told is not done is in no image, ever. A
+`refused_operation_never_takes_effect`: a value refused to a client is in no image, ever. A
 client that cannot know has to say so.
 
 `acknowledged_operation_stays`: from its acknowledgement on, the newest image shows the value, until
@@ -76,21 +76,21 @@ class Register:
         self.possible.add(value)
 
     def done(self, value: object) -> None:
-        """The client was told that it is done."""
+        """Note that the client got an acknowledgement."""
         self.outcomes.append("done")
         self.possible.discard(value)
         self.acknowledged = value
         self._judge()
 
     def refuse(self, value: object) -> None:
-        """The client was told that it is not done."""
+        """Note that the client got a refusal."""
         self.outcomes.append("refused")
         self.possible.discard(value)
         self.refused.add(value)
         self._judge()
 
     def lose(self) -> None:
-        """The client was told nothing, or that nobody knows."""
+        """Note that the client got no answer, or an unknown outcome."""
         self.outcomes.append("unknown")
 
     def image_published(self, view: ImageView) -> None:
@@ -103,11 +103,11 @@ class Register:
     def _judge(self) -> None:
         where = f"{self.name} is {self.shown!r} at offset {self.offset}"
         if self.shown in self.refused:
-            told = f"{where}, which was told as not done"
-            raise Violation("refused_operation_never_takes_effect", told)
+            why = f"{where}, which was refused"
+            raise Violation("refused_operation_never_takes_effect", why)
         if self.shown != self.acknowledged and self.shown not in self.possible:
-            told = f"{where}, acknowledged {self.acknowledged!r}, may be {self.possible}"
-            raise Violation("acknowledged_operation_stays", told)
+            why = f"{where}, acknowledged {self.acknowledged!r}, may be {self.possible}"
+            raise Violation("acknowledged_operation_stays", why)
 
 
 class Properties:
@@ -158,7 +158,7 @@ class Properties:
         history = self.partitions.setdefault(after.partition, PartitionHistory())
         history.views[after.node_id] = after
         if after.leads:
-            history.forgetful.intersection_update(after.isr)
+            history.lost_power.intersection_update(after.isr)
         for holds in PARTITION_PROPERTIES:
             _raise_if(holds.__name__, holds(history, change))
 
@@ -199,7 +199,7 @@ class Properties:
     def lost_power(self, node_id: int) -> None:
         """A broker's machine went down with what was not synced, or its disk is gone."""
         for history in self.partitions.values():
-            history.forgetful.add(node_id)
+            history.lost_power.add(node_id)
 
 
 def _raise_if(name: str, complaint: str | None) -> None:

@@ -82,8 +82,8 @@ class Recorder:
             after.read(known, after.high_watermark) if after.high_watermark > known else ()
         ):
             record = f"to {entry.end_offset} of epoch {entry.epoch}, digest {entry.digest}"
-            told = {"offset": entry.base_offset, "record": record, "life": life}
-            self._note(after.node_id, RECORD, partition, told)
+            seen = {"offset": entry.base_offset, "record": record, "life": life}
+            self._note(after.node_id, RECORD, partition, seen)
 
     def _note(self, node_id: int, f: str, partition: str, value: dict[str, Any]) -> None:
         time = round(self._clock() * NANOSECONDS)

@@ -39,7 +39,7 @@ class SnapshotView:
 
 
 def snapshot_is_the_image_at_its_end(images: ImageHistory, view: SnapshotView) -> str | None:
-    """Whoever loads it has what replicas had that applied each record."""
+    """A node that loads it has the image of replicas that applied each record."""
     known = images.images.get(view.end_offset - 1)
     if known is None or known == view.image:
         return None

@@ -34,7 +34,7 @@ class Tally:
         self.events = 0
         self.covered: set[str] = set()
         self._began_s = time.monotonic()
-        self._told_s = self._began_s
+        self._printed_s = self._began_s
 
     def add(self, result: RunResult) -> None:
         """Count one run, and report progress if that was long ago."""
@@ -43,8 +43,8 @@ class Tally:
         self.simulated_s += result.simulated_s
         self.events += result.events
         self.covered |= result.covered
-        if time.monotonic() - self._told_s >= PROGRESS_S:
-            self._told_s = time.monotonic()
+        if time.monotonic() - self._printed_s >= PROGRESS_S:
+            self._printed_s = time.monotonic()
             sys.stdout.write(f"{self.done} of {self.seeds} seeds, {self._failures}: {self.speed}\n")
             sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Runs one scenario with one seed in this prepared interpreter, and tells what came of it.
+"""Runs of one scenario with one seed in this prepared interpreter, and their results.
 
 A scenario is `async def function(world: World) -> None`, named as `module:function`.
 """
@@ -84,7 +84,7 @@ def run_seed(
     determinism.quiet_collector()
     determinism.begin(seed)
     with contextlib.ExitStack() as stack:
-        # The files first: a world that ends tells of it.
+        # The files first: a world that ends still writes to them.
         trace = None if trace_path is None else stack.enter_context(opened("--trace", trace_path))
         servers = (
             None if servers_path is None else stack.enter_context(opened("--servers", servers_path))

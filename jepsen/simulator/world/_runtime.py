@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from jepsen.simulator.disk import PowerCut
-from jepsen.simulator.kernel import settle, wall_ms
+from jepsen.simulator.kernel import complete, wall_ms
 from jepsen.simulator.kernel.process import current_process
 from jepsen.simulator.network import SimSender, SimTransport
 from raftctl.errors import ErrorCode, KafkaError
@@ -120,7 +120,7 @@ class SimWorker:
         outcome, took_s = self._perform(call)
         if isinstance(outcome.error, PowerCut):
             return
-        settle(future, outcome)
+        complete(future, outcome)
         if self._disk.take_hung():
             self._disk.on_wait(math.inf)
         elif took_s >= SHORT_CALL_S:
@@ -152,9 +152,9 @@ class SimWorker:
     def _hand_over(self, future: asyncio.Future[Any], outcome: CallOutcome) -> None:
         process = current_process.get()
         if process is None or process.running:
-            settle(future, outcome)
-        else:  # The thread goes on; the loop hears of it when it does.
-            self._loop.call_soon(settle, future, outcome)
+            complete(future, outcome)
+        else:  # The thread goes on; the loop gets the result when the process runs again.
+            self._loop.call_soon(complete, future, outcome)
         self._pick_up()
 
 

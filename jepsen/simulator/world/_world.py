@@ -200,7 +200,7 @@ class World:
             if process is None or process is not node.process or not may():
                 return False
             self.trace.add(name, "power_cut")
-            # Whoever calls the disk has to return first, but nothing else gets a turn.
+            # The caller of the disk has to return first, but nothing else gets a turn.
             process.state = ProcessState.PAUSED
             self.loop.call_soon(lose, process, context=self._context)
             return True
@@ -258,7 +258,7 @@ class World:
             self.loop.deliver_at(self.loop.now_s + seconds, self._end_stall, stall)
 
     def _wait_for_disk(self, node: SimNode, seconds: float) -> None:
-        """The event loop of whoever calls the disk has to wait: nothing else of it runs meanwhile.
+        """Let the event loop that calls the disk wait: nothing else of it runs meanwhile.
 
         The call itself returns, since it cannot be held up in the middle.
         """
@@ -326,7 +326,7 @@ class World:
             return
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if isinstance(error, asyncio.CancelledError) and process.terminating:
-            # `_end` tells those who wait.
+            # `_end` resolves the futures that wait.
             pass
         elif error is not None:
             self._record(process.node.name, error)
@@ -391,7 +391,7 @@ class World:
         try:
             result: T | None = self.loop.run_until_complete(task)
         except Exception as error:
-            # What went wrong in a node is the likelier cause, so it is told first.
+            # What went wrong in a node is the likelier cause, so it comes first.
             others = [failure for failure in self.failures if failure.error is not error]
             if not others:
                 raise

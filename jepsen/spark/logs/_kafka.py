@@ -36,6 +36,7 @@ from jepsen.spark._search import ANOMALY, ROWS_A_BATCH, anomaly_row
 from jepsen.spark._transactions import EDGE, SHOWN, SHOWN_SQL, Cycles, cycles_of
 from jepsen.spark.logs._records import (
     BOTH,
+    MARKS,
     MOVED,
     NEVER,
     NO_OFFSET,
@@ -47,7 +48,6 @@ from jepsen.spark.logs._records import (
     SENT,
     SENT_OK,
     SPREAD,
-    TOLD,
     Block,
     Steps,
     packed_of,
@@ -503,12 +503,12 @@ WITH wrong AS (
         UNION ALL SELECT history, key, 0L FROM wrong
     ) GROUP BY history, key
 )
-SELECT told.history, coalesce(keys.key, 'null') AS key,
+SELECT marks.history, coalesce(keys.key, 'null') AS key,
     CASE WHEN coalesce(wrong, false) THEN 'false' WHEN why_unknown <> '' THEN 'unknown'
         ELSE 'true' END AS valid,
     coalesce(operations, 0L) AS operations, 'blocks' AS method,
     CASE WHEN coalesce(wrong, false) THEN '' ELSE why_unknown END AS why_unknown
-FROM {told} told LEFT JOIN keys ON told.history = keys.history
+FROM {marks} marks LEFT JOIN keys ON marks.history = keys.history
 LEFT JOIN wrong ON keys.history = wrong.history AND keys.key = wrong.key
 """
 
@@ -566,11 +566,11 @@ def check_log(histories: Histories, scratch: Path) -> Findings:
             shown = kept(mine.mapInArrow(_graph, SHOWN_SQL), scratch / "shown")
             anomalies = anomalies.unionByName(log_cycles(shown, scratch))
         anomalies = kept(anomalies, scratch / "found")
-    told = spark.createDataFrame(
+    marks = spark.createDataFrame(
         [(history, one.why_unknown) for history, one in about.items()],
         "history string, why_unknown string",
     )
-    verdicts = spark.sql(_VERDICTS, anomalies=anomalies, told=told, judged=judged)
+    verdicts = spark.sql(_VERDICTS, anomalies=anomalies, marks=marks, judged=judged)
     return Findings(verdicts, anomalies)
 
 
@@ -602,7 +602,7 @@ def about_of(rows: Iterable[dict[str, Any]]) -> dict[str, About]:
         if kind == RESET:
             keys = None if texts is None else frozenset(texts)
             mine.resets.append(Reset(row["process"], row["call"], keys))
-        elif kind == TOLD:
+        elif kind == MARKS:
             mine.words.update(texts)
     return dict(about)
 

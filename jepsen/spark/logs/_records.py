@@ -47,7 +47,7 @@ TURN_SHIFT = 7
 """Above the flags: how often the operation has gone on to another key before this record."""
 _TURNS_MAX = (1 << 24) - 1
 
-RECORDS, TOLD, RESET, REFUSED = "records", "told", "reset", "refused"
+RECORDS, MARKS, RESET, REFUSED = "records", "marks", "reset", "refused"
 SENT, SENT_OK, POLLED_OK, MOVED, SPREAD = "sent", "sent-ok", "polled-ok", "moved", "spread"
 BOTH = "both"
 """The last of the marks of a history. SENT: something was sent; SENT_OK: with success; POLLED_OK:
@@ -64,7 +64,7 @@ PACKED = pa.schema(
         pa.field("records", pa.binary()),
     ]
 )
-"""`records` of a key, in the order of their operations, with the `texts` of values; `told`: words
+"""`records` of a key, in the order of their operations, with the `texts` of values; `marks`: words
 about the history; `reset`: where a process stands is forgotten but for the keys in `texts`, in all
 if that is null; `refused`: `texts` has the reason why an operation is none of these.
 """
@@ -292,7 +292,7 @@ class _Piece:
             for history in np.unique(self._history[rows]).tolist():
                 words[history].append(word)
         for history, mine in zip(self._histories, words, strict=True):
-            self._other(TOLD, history, mine)
+            self._other(MARKS, history, mine)
 
     def _among(self, rows: Any) -> Any:
         """Of each operation whether its number is one of these."""

@@ -149,7 +149,7 @@ async def test_who_cannot_be_drained_stays_and_gets_back_what_has_moved(
 async def test_nobody_leaves_while_something_is_not_in_sync(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "SETTLE_S", 0.01)
+    monkeypatch.setattr(membership, "IN_SYNC_S", 0.01)
     cluster.is_settled = False
     assert (await of(cluster).remove(1), cluster.story) == ([], [])
 

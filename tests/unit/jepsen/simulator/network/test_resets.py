@@ -10,7 +10,7 @@ import pytest
 from jepsen.nemesis.plan import Fault
 from jepsen.simulator.faults import PlannedNemesis
 from jepsen.simulator.network import Link, sockets_of
-from jepsen.simulator.network._connection import TOLD
+from jepsen.simulator.network._connection import NOTIFIED
 from jepsen.simulator.world import World
 
 if TYPE_CHECKING:
@@ -98,13 +98,13 @@ def test_a_link_that_resets_does_so_within_a_segment_and_tells_whom_it_tells_in_
         *(None, None, 50),
         *(None, None, 50),
     ]
-    told = [(one.tells_sender, one.tells_receiver) for one in found if one is not None]
+    told = [(one.notifies_sender, one.notifies_receiver) for one in found if one is not None]
     assert sorted(told) == [(False, True), (True, False), (True, True)]
     link.reset_every(None)
     assert link.resets_within(1_000) is None
 
 
-@pytest.mark.parametrize("turn", range(len(TOLD)))
+@pytest.mark.parametrize("turn", range(len(NOTIFIED)))
 def test_a_reset_cuts_what_is_sent_and_nothing_comes_after_the_gap(world: World, turn: int) -> None:
     talk = Talk(world)
     talk.start()
@@ -116,7 +116,7 @@ def test_a_reset_cuts_what_is_sent_and_nothing_comes_after_the_gap(world: World,
     link.reset_every(None)
     world.run(1.0)
     assert link.resets == turn + 1
-    told = TOLD[link.resets % len(TOLD)]
+    told = NOTIFIED[link.resets % len(NOTIFIED)]
     first = talk.got[0]
     assert len(first) % len(WHOLE) == 50
     assert first == (WHOLE * 20)[: len(first)]
@@ -140,7 +140,7 @@ def test_who_is_not_told_of_a_reset_learns_it_by_sending(world: World) -> None:
     link.reset_every(50)
     world.run(0.1)
     link.reset_every(None)
-    assert TOLD[link.resets % len(TOLD)] == ("sender",)
+    assert NOTIFIED[link.resets % len(NOTIFIED)] == ("sender",)
     world.run(60.0)
     assert talk.ends[0] == ""
     server = world.node("server").process
