@@ -211,7 +211,7 @@ def may_be_handled(request: Request[Any]) -> bool:
 
 
 def slices(request: Request[Any]) -> list[Request[Any]] | None:
-    """The requests to handle in its place, in order; None: it is handled as it is."""
+    """Return the requests to handle in place of this one, in order; None if it stays whole."""
     arrays = _SLICED.get(ApiKey(request.api_key))
     items = None if arrays is None else request.body.get(arrays.asked)
     if arrays is None or not items or _names_twice(items, arrays):
@@ -227,7 +227,7 @@ def slices(request: Request[Any]) -> list[Request[Any]] | None:
 
 
 def joined(request: Request[Any], answers: Sequence[Message]) -> Message:
-    """One answer from those to the slices, in their order."""
+    """Join the answers to the slices, in their order, into one."""
     arrays = _SLICED[ApiKey(request.api_key)]
     found: list[dict[str, Any]] = []
     for answer in answers:

@@ -159,7 +159,7 @@ class KeyValues(Protocol):
         """Give sessions and connections up."""
 
     async def read(self, key: str) -> bytes | None:
-        """The value, None if there is none."""
+        """Return the value, None if there is none."""
 
     async def write(self, key: str, value: bytes) -> int:
         """Set the value; the version that this made."""
@@ -171,13 +171,13 @@ class KeyValues(Protocol):
         """Set the value if it is the expected one; whether it was."""
 
     async def keys(self, prefix: str) -> list[str]:
-        """The keys with that prefix, without it."""
+        """Return the keys with that prefix, without it."""
 
     async def listed(self, prefix: str) -> tuple[int, list[Change]]:
-        """The few keys with that prefix as a version left them, and that version."""
+        """Return the few keys with that prefix as a version left them, and that version."""
 
     def changes(self, prefix: str, start: int) -> AsyncGenerator[Change]:
-        """The changes of keys with that prefix from a version on, for ever."""
+        """Return the changes of keys with that prefix from a version on, for ever."""
 
     async def acquire(self, lock: str, session_timeout_s: float) -> int:
         """Wait for the lock; its fencing token."""

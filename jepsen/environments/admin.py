@@ -57,7 +57,7 @@ Partition = tuple[str, int]
 
 @contextlib.asynccontextmanager
 async def open_admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    """A client for a few requests."""
+    """Open a client for a few requests, and close it afterwards."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
         await admin.start()
@@ -92,7 +92,7 @@ async def until(holds: Callable[[], Awaitable[bool]], patience_s: float) -> bool
 
 
 async def broker_ids(admin: AIOKafkaAdminClient) -> list[int]:
-    """The brokers that serve."""
+    """Return the brokers that serve."""
     return sorted(one["node_id"] for one in (await admin.describe_cluster())["brokers"])
 
 
@@ -252,7 +252,7 @@ class FeatureLevels:
         return [feature, level] if await self._done({feature: level}, lower=True) else []
 
     async def raise_all(self) -> dict[str, int]:
-        """Every feature gets its highest level; those levels, or nothing if nobody says so."""
+        """Raise every feature to its highest level; return the levels, or {} without an answer."""
         levels = {name: high for name, (_, high) in self._environment.features.items()}
         return levels if await self._done(levels, lower=False) else {}
 
@@ -381,7 +381,7 @@ class BrokerRoles:
         self._random = rng
 
     async def broker(self, role: str) -> int | None:
-        """The id of a `partition-leader`, or of a `coordinator`; None if nobody says."""
+        """Return the id of a `partition-leader` or a `coordinator`; None without an answer."""
         with contextlib.suppress(*ERRORS):
             async with asyncio.timeout(ASK_S), open_admin(self._bootstrap) as admin:
                 if role == "coordinator":

@@ -94,7 +94,10 @@ class Control:
 
 
 def split(command: str) -> list[str]:
-    """The words of the command, as a shell would take them. InputError."""
+    """Return the words of the command, as a shell would split them.
+
+    Raises InputError if it has none, or a quote is open.
+    """
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -292,7 +295,7 @@ class ExternalEnvironment(Environment):
     """A cluster of another owner, broken only by the program that its owner gives."""
 
     def __init__(self, spec: ClusterSpec) -> None:
-        """InputError for a program that does not control the cluster."""
+        """Raise InputError for a program that does not control the cluster."""
         self._bootstrap_servers = spec.bootstrap_servers
         self._control = Control(spec.control) if spec.control else None
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -321,7 +324,7 @@ class ExternalEnvironment(Environment):
         return self._control.names("broker") if self._control else ()
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
-        """InputError: such a cluster has no keys and values."""
+        """Raise InputError: such a cluster has no keys and values."""
         raise InputError("--env external: it has no keys and values")
 
     async def leader(self) -> str | None:

@@ -157,7 +157,7 @@ class SimCluster:
             self.world.accuse(process.node.name, violation)
 
     def power_off(self, name: str) -> None:
-        """The machine of a node loses power."""
+        """Cut the power of the machine of a node."""
         self.world.power_off(name)
         self.properties.lost_power(node_id(name))
 
@@ -289,7 +289,7 @@ def _first_directory_id(node_id: int) -> UUID:
 
 
 def node_id(name: str) -> int:
-    """The id of the node of this name."""
+    """Return the id of the node of this name."""
     return int(name.partition("-")[2])
 
 
@@ -302,7 +302,7 @@ class Observer:
     async def wait_for(
         self, condition: Callable[[dict[str, Any]], bool], timeout_s: float = 60
     ) -> dict[str, Any]:
-        """The first status of an active controller for which the condition holds."""
+        """Return the first status of an active controller for which the condition holds."""
         async with asyncio.timeout(timeout_s):
             async with aiohttp.ClientSession(connector=LoopConnector()) as session:
                 while True:

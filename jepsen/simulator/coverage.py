@@ -68,7 +68,10 @@ class _Recorder(deque[events.Event | events.Effect]):
 
 
 def known_in(path: str) -> set[str]:
-    """The lines of a file. InputError."""
+    """Return the lines of a file.
+
+    Raises InputError if it cannot be read.
+    """
     try:
         return set(Path(path).read_text(encoding="utf-8").splitlines())
     except OSError as error:
@@ -98,7 +101,7 @@ Transition = tuple[str, str, str]
 
 
 def event_kind(event: Event) -> str:
-    """The kind of an event, with that of the message it brings and the error in that."""
+    """Return the kind of an event, with that of the message it brings and the error in that."""
     match event:
         case RequestReceived(_, message) | ResponseReceived(_, message):
             error = getattr(message, "error", ErrorCode.NONE)
@@ -110,7 +113,7 @@ def event_kind(event: Event) -> str:
 
 
 def as_line(transition: Transition) -> str:
-    """One line of a file of those known: `follower FetchResponse unattached`."""
+    """Return one line of a file of those known: `follower FetchResponse unattached`."""
     return " ".join(transition)
 
 

@@ -30,7 +30,7 @@ class Cuts:
     had_operations: int = field(default=0, init=False)
 
     def keep_faults(self, plan: Sequence[T]) -> tuple[T, ...]:
-        """The part of the plan that is kept, in order."""
+        """Return the part of the plan that is kept, in order."""
         self.had_faults = len(plan)
         if self.faults is None:
             return tuple(plan)
@@ -42,17 +42,17 @@ class Cuts:
         return count if self.operations is None else min(count, self.operations)
 
     def size_line(self) -> str:
-        """The line of a failed run's output that says what there is to cut."""
+        """Return the line of a failed run's output that says what there is to cut."""
         return f"size: faults={self.had_faults} operations={self.had_operations}\n"
 
     @staticmethod
     def size_in(output: str) -> tuple[int, int] | None:
-        """The faults and operations of that line; None for an output without one."""
+        """Return the faults and operations of that line; None for an output without one."""
         size = _SIZE.search(output)
         return None if size is None else (int(size[1]), int(size[2]))
 
     def options(self) -> list[str]:
-        """The options of `python -m jepsen.simulator run` that cut so."""
+        """Return the options of `python -m jepsen.simulator run` that make these cuts."""
         options = []
         if self.faults is not None:
             options += ["--faults", ",".join(map(str, self.faults)) or "none"]

@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Callable[[World], Coroutine[Any, Any, None]]:
 
 
 async def run_test(world: World) -> None:
-    """The test of the run's folder, from a cluster that is started to the last operation."""
+    """Run the test of the run's folder, from a started cluster to its last operation."""
     spec = world.test
     assert spec is not None, "a run without a folder has no test"
     try:

@@ -54,7 +54,7 @@ class MetadataPublisher(Protocol):
     """A part that follows the metadata."""
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A newer committed image; see `raftctl.plugins.Broker.publish`."""
+        """Take a newer committed image; see `raftctl.plugins.Broker.publish`."""
 
 
 class _Coming(NamedTuple):
@@ -146,9 +146,9 @@ class MetadataLoader:
         """Leadership changes no metadata."""
 
     def on_snapshot(self, image: MetadataImage) -> None:
-        """A snapshot from the leader replaces what was replayed, and is published as a change.
+        """Replace what was replayed by a snapshot from the leader, and publish the change.
 
-        Where there is much to compare, a part in each turn of the event loop.
+        Where there is much to compare, a part is compared in each turn of the event loop.
         """
         delta = MetadataDelta(self.image)
         self._coming = _Coming(image, delta, lead(delta, image))

@@ -40,9 +40,10 @@ FOLLOWER_PATIENCE = 1.5
 
 
 def image_of(snapshot: Snapshot) -> MetadataImage:
-    """The image that was written as this snapshot.
+    """Return the image that was written as this snapshot.
 
-    KafkaError: UNSUPPORTED_VERSION if another release wrote it, with what this one does not know.
+    Raises KafkaError: UNSUPPORTED_VERSION if another release wrote it, with records that this one
+    does not know.
     """
     if snapshot.snapshot_id == BOOTSTRAP:
         return EMPTY_IMAGE  # the time of the formatting is on some disks only
@@ -68,7 +69,7 @@ def pack_image(image: MetadataImage) -> Iterator[tuple[int, bytes]]:
 
 
 def id_of(image: MetadataImage) -> OffsetAndEpoch:
-    """The id of the snapshot of this image."""
+    """Return the id of the snapshot of this image."""
     return OffsetAndEpoch(Offset(image.offset + 1), Epoch(image.epoch))
 
 
@@ -117,7 +118,7 @@ class Snapshots:
         return events.SnapshotSaved(snapshot.voters)
 
     def take_fetched(self, snapshot_id: OffsetAndEpoch) -> MetadataImage:
-        """The image of the snapshot that was saved last."""
+        """Return the image of the snapshot that was saved last."""
         fetched, self._fetched = self._fetched, None
         if fetched is None or fetched[0] != snapshot_id:
             invariant(False, "the snapshot has been read before its effect is performed")
@@ -178,7 +179,7 @@ class Snapshots:
             self._worker.pause()
 
     async def files(self) -> list[SnapshotFile]:
-        """The whole snapshots, the oldest first; those with a damaged header are reported."""
+        """Return the whole snapshots, oldest first; those with a damaged header are reported."""
         found = await self._worker.submit(self._files)
         self._report_damage(found)
         return found
@@ -193,7 +194,7 @@ class Snapshots:
         return found
 
     def ids(self) -> asyncio.Future[list[OffsetAndEpoch]]:
-        """The whole snapshots, the oldest first, also those that are damaged."""
+        """Return the whole snapshots, the oldest first, also those that are damaged."""
         return self._worker.submit(self._store.ids)
 
     def remove(self, ids: Sequence[OffsetAndEpoch]) -> asyncio.Future[None]:
@@ -303,7 +304,7 @@ class Snapshotter:
         """Do nothing: snapshots do not depend on the leader."""
 
     def on_snapshot(self, image: MetadataImage) -> None:
-        """The leader's snapshot is this node's newest."""
+        """Take the leader's snapshot as this node's newest."""
         self._forget_marked()
         self._note(image)
         if self._snapshots.fetched_hash is not None:

@@ -122,7 +122,7 @@ class StateHashes:
                 self._record()
 
     def skipped(self, offset: int) -> None:
-        """No snapshot will be taken at this mark: a newer one came before its turn."""
+        """Note that no snapshot is taken at this mark: a newer one came before its turn."""
         self._under_way.pop(offset, None)
         if self._recorded.pop(offset, None) is not None:
             self._not_compared(offset, "skipped")
@@ -147,7 +147,7 @@ class StateHashes:
         """Do nothing: marks before the snapshot are never seen."""
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
-        """A mark may be lost with the leadership; a hash may still have to be recorded."""
+        """Record a hash that is due, and forget a mark that may be lost with its leader."""
         self._mark_appended = False
         self._record()
 

@@ -319,7 +319,7 @@ class ControllerService:
             self._answer_some()
 
     def on_snapshot(self, image: MetadataImage) -> None:
-        """The loader takes it; a leader is never given one."""
+        """Do nothing: the loader takes it, and a leader never gets one."""
         invariant(not self._controller.active, "the active controller has all that is committed")
         self._loader.on_snapshot(image)
 
@@ -491,7 +491,7 @@ def _value_size(response: ControllerResponse) -> int:
 
 
 def quorum_response(status: QuorumStatus, wall_ms: int) -> DescribeQuorumResponse:
-    """The leader's view of the quorum, its times on the wall clock."""
+    """Return the leader's view of the quorum, its times on the wall clock."""
 
     def replica(one: ReplicaStatus) -> QuorumReplica:
         fetch_ms, caught_up_ms = (

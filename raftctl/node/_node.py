@@ -157,7 +157,7 @@ class Node:
         stopping.result()
 
     def on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The exception handler of a loop that belongs to this node."""
+        """Handle exceptions of a loop that belongs to this node."""
         error = context.get("exception")
         self._log.error("unhandled", message=context.get("message"), exc_info=error)
         if isinstance(error, InvariantViolation):

@@ -134,7 +134,7 @@ class BrokerLifecycle:
         return lasts and self._loader.image.offset >= self._session_offset
 
     def stopped_cleanly(self, broker_epoch: int) -> None:
-        """The incarnation of this epoch left nothing undone; to be called before `register`."""
+        """Note that the incarnation of this epoch stopped cleanly; called before `register`."""
         self._previous_broker_epoch = broker_epoch
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -40,7 +40,7 @@ def _check_enforced(context: ApiContext) -> None:
 def handle_describe(
     context: ApiContext, request: Request[wire.DescribeAclsRequest]
 ) -> wire.DescribeAclsResponse:
-    """The rules that match, by resource."""
+    """Answer with the rules that match, by resource."""
     _check_enforced(context)
     wanted = _filter(request.body)
     rules = context.metadata.image.acls.values()

@@ -62,7 +62,7 @@ _GROUP_CONFIG = 8
 def handle_describe(
     context: ApiContext, request: Request[wire.DescribeConfigsRequest]
 ) -> wire.DescribeConfigsResponse:
-    """The configs of each resource, all or those asked for."""
+    """Answer with the configs of each resource, all or those asked for."""
     body = request.body
     return {
         "results": [
@@ -80,7 +80,7 @@ def handle_describe(
 def topic_config_entries(
     context: ApiContext, overrides: Mapping[str, str], keys: Collection[str] | None
 ) -> list[wire.DescribeConfigsResourceResult]:
-    """The configs of a topic with these overrides; `keys` None: all of them."""
+    """Return the configs of a topic with these overrides; `keys` None: all of them."""
     return list(_topic_entries(context, overrides, keys))
 
 

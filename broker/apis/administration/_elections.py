@@ -99,7 +99,7 @@ async def _displaced(image: MetadataImage, election_type: int) -> AsyncIterator[
 def refuse(
     _context: ApiContext, request: Request[wire.ElectLeadersRequest], error: KafkaError
 ) -> wire.ElectLeadersResponse:
-    """The error for all, and for each partition named: version 0 has no other place for it."""
+    """Return the error for all and for each partition named: version 0 has no other place."""
     results = [
         ElectionResult(*key, error.code, error.message) for key in _partitions(request) or ()
     ]

@@ -44,9 +44,9 @@ class ItemError(TypedDict):
 async def ask(
     context: ApiContext, request: ControllerRequest, kind: type[Response], timeout_ms: int
 ) -> Response:
-    """The active controller's answer, once this broker's image shows what it says.
+    """Return the active controller's answer, once this broker's image shows what it says.
 
-    KafkaError if all is refused.
+    Raises KafkaError if all is refused.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
@@ -72,7 +72,7 @@ async def change(
 
 
 def result_of(outcome: ItemOutcome) -> ItemError:
-    """The two fields by which an answer says what became of an item."""
+    """Return the two fields by which an answer gives an item's outcome."""
     message = (outcome.message or outcome.error.text) if outcome.error else None
     return {"error_code": outcome.error, "error_message": message}
 
@@ -106,7 +106,7 @@ async def handle_create_partitions(
 def refuse_create_partitions(
     _context: ApiContext, request: Request[wire.CreatePartitionsRequest], error: KafkaError
 ) -> wire.CreatePartitionsResponse:
-    """The same error for each topic."""
+    """Return the same error for each topic."""
     names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
     return {"results": [{"name": name, **refusal_of(error)} for name in names]}
 

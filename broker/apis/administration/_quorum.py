@@ -36,7 +36,7 @@ _TIMEOUT_MS = 30_000
 async def handle_describe(
     context: ApiContext, request: Request[wire.DescribeQuorumRequest]
 ) -> wire.DescribeQuorumResponse:
-    """The replicas of the metadata log, which is partition 0 of a topic of its own (KIP-595).
+    """Answer with the replicas of the metadata log, partition 0 of its own topic (KIP-595).
 
     UNKNOWN_TOPIC_OR_PARTITION of each partition if others are asked for: they have no quorum.
     """

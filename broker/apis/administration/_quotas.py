@@ -25,7 +25,7 @@ _KINDS = ("user", "client-id", _IP)
 def handle_describe(
     context: ApiContext, request: Request[wire.DescribeClientQuotasRequest]
 ) -> wire.DescribeClientQuotasResponse:
-    """The quotas of the entities that match; `strict`: that have no other part."""
+    """Answer with the quotas of the entities that match; `strict`: that have no other part."""
     body = request.body
     components = body["components"]
     _check_components(components)

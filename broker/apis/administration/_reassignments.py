@@ -69,7 +69,7 @@ def _responses(
 def handle_list(
     context: ApiContext, request: Request[wire.ListPartitionReassignmentsRequest]
 ) -> wire.ListPartitionReassignmentsResponse:
-    """The partitions that move, of those asked for or of all."""
+    """Answer with the partitions that move, of those asked for or of all."""
     asked = request.body["topics"]
     topics = context.metadata.image.topics
     if asked is None:

@@ -22,7 +22,7 @@ _TIMEOUT_MS = 30_000
 def handle_describe(
     context: ApiContext, request: Request[wire.DescribeUserScramCredentialsRequest]
 ) -> wire.DescribeUserScramCredentialsResponse:
-    """The mechanisms and iterations of users, of all if none are named; never a key or a salt."""
+    """Answer with mechanisms and iterations of the users named, or all; never a key or salt."""
     image = context.metadata.image
     asked = [one["name"] for one in request.body["users"] or ()]
     named = Counter(asked)
@@ -71,7 +71,7 @@ async def handle_alter(
 def refuse_alter(
     _context: ApiContext, request: Request[wire.AlterUserScramCredentialsRequest], error: KafkaError
 ) -> wire.AlterUserScramCredentialsResponse:
-    """The same error for each user."""
+    """Return the same error for each user."""
     return {"results": [{"user": user, **refusal_of(error)} for user in _request(request).users()]}
 
 

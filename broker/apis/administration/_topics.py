@@ -64,7 +64,7 @@ async def handle_create(
 def refuse_create(
     _context: ApiContext, request: Request[wire.CreateTopicsRequest], error: KafkaError
 ) -> wire.CreateTopicsResponse:
-    """The same error for each topic."""
+    """Return the same error for each topic."""
     names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
     return {"topics": [_not_created(name, error) for name in names]}
 
@@ -98,7 +98,7 @@ async def handle_delete(
 def refuse_delete(
     _context: ApiContext, request: Request[wire.DeleteTopicsRequest], error: KafkaError
 ) -> wire.DeleteTopicsResponse:
-    """The same error for each topic."""
+    """Return the same error for each topic."""
     return {"responses": [_not_deleted(*key, error) for key in _delete_keys(request)]}
 
 
@@ -207,9 +207,9 @@ def _is_ambiguous(topic: wire.DeleteTopicState) -> bool:
 def handle_describe_partitions(
     context: ApiContext, request: Request[wire.DescribeTopicPartitionsRequest]
 ) -> wire.DescribeTopicPartitionsResponse:
-    """The partitions of topics in order of their names, a page at a time (KIP-966).
+    """Answer with the partitions of topics in order of their names, a page at a time (KIP-966).
 
-    KafkaError(INVALID_REQUEST) of a cursor that is in none of the topics asked for.
+    Raises KafkaError: INVALID_REQUEST for a cursor that is in none of the topics asked for.
     """
     body = request.body
     names = sorted({topic["name"] for topic in body["topics"]})

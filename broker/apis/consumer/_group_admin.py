@@ -39,7 +39,7 @@ _HAS_ABSENT_GROUPS = 6
 async def handle_describe(
     context: ApiContext, request: Request[wire.DescribeGroupsRequest]
 ) -> wire.DescribeGroupsResponse:
-    """Each group with its members; one that does not exist is Dead, as it was before version 6."""
+    """Answer with each group and its members; before version 6 a missing one is Dead."""
     groups = request.body["groups"]
     return {"groups": await asyncio.gather(*(_describe(context, request, one) for one in groups))}
 
@@ -75,16 +75,16 @@ def _absent(group_id: str, error: ErrorCode, state: str) -> _DescribedGroup:
 def refuse_describe(
     _context: ApiContext, request: Request[wire.DescribeGroupsRequest], error: KafkaError
 ) -> wire.DescribeGroupsResponse:
-    """The same error for each group."""
+    """Return the same error for each group."""
     return {"groups": [_absent(one, error.code, "") for one in request.body["groups"]]}
 
 
 async def handle_list(
     context: ApiContext, request: Request[wire.ListGroupsRequest]
 ) -> wire.ListGroupsResponse:
-    """The groups that this broker coordinates, of all states or of some, of all types or some.
+    """Answer with the groups that this broker coordinates, of all or some states and types.
 
-    While a partition is still loaded COORDINATOR_LOAD_IN_PROGRESS: the client asks again.
+    COORDINATOR_LOAD_IN_PROGRESS while a partition is still loaded: the client asks again.
     """
     body = request.body
     # Tools write states and types as they like: "Stable", "stable" (KIP-518, KIP-848).
@@ -129,7 +129,7 @@ async def _delete(context: ApiContext, group_id: str) -> wire.DeletableGroupResu
 async def handle_describe_consumer(
     context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest]
 ) -> wire.ConsumerGroupDescribeResponse:
-    """Each group with its members; GROUP_ID_NOT_FOUND for those of the classic protocol."""
+    """Answer with each group and its members; GROUP_ID_NOT_FOUND for classic groups."""
     groups = request.body["group_ids"]
     return {
         "groups": await asyncio.gather(

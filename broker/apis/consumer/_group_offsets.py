@@ -217,7 +217,7 @@ def _named_commit(
 async def handle_fetch(
     context: ApiContext, request: Request[wire.OffsetFetchRequest]
 ) -> wire.OffsetFetchResponse | wire.OffsetFetchResponseGroup:
-    """The offsets of one group, or from version 8 on of several; -1 where there is none."""
+    """Answer with the offsets of one group, or several from version 8 on; -1 for none."""
     body = request.body
     if request.version < _FETCHES_IN_BATCHES:
         return await _fetch(context, request, body["group_id"], body["topics"], None)
@@ -333,7 +333,7 @@ def _fetched_refused(topic: _FetchedTopic, error: KafkaError) -> wire.OffsetFetc
 def refuse_fetch(
     _context: ApiContext, request: Request[wire.OffsetFetchRequest], error: KafkaError
 ) -> wire.OffsetFetchResponse | wire.OffsetFetchResponseGroup:
-    """The same error for each group."""
+    """Return the same error for each group."""
     body = request.body
     if request.version < _FETCHES_IN_BATCHES:
         return _fetch_refused(body["group_id"], body["topics"], error)

@@ -51,7 +51,7 @@ def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> asyncio.Futu
 
 
 def ask_any(context: ApiContext, asked: GroupRequest, group_id: str) -> asyncio.Future[Any]:
-    """The same, also of the group without a name, for which old clients keep offsets."""
+    """Ask as `ask` does, also for the group without a name, for which old clients keep offsets."""
     return context.groups.ask(group_id, asked)
 
 
@@ -95,7 +95,7 @@ def _named(
 def refuse_join(
     _context: ApiContext, request: Request[wire.JoinGroupRequest], error: KafkaError
 ) -> wire.JoinGroupResponse:
-    """The error."""
+    """Return the error."""
     return _named(request, join_error(request.body["member_id"], error.code))
 
 
@@ -137,7 +137,7 @@ def handle_heartbeat(
 def refuse_heartbeat(
     _context: ApiContext, _request: Request[wire.HeartbeatRequest], error: KafkaError
 ) -> wire.HeartbeatResponse:
-    """The error; none while the group is loaded, when nobody knows its members.
+    """Return the error; none while the group is loaded, when nobody knows its members.
 
     So does Apache Kafka, and aiokafka fails if a heartbeat brings that error.
     """

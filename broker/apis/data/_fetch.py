@@ -79,7 +79,7 @@ def handle(
 def refuse(
     context: ApiContext, request: Request[wire.FetchRequest], error: KafkaError
 ) -> wire.FetchResponse:
-    """The same error for the whole and for each partition that the request names.
+    """Return the same error for the whole and for each partition that the request names.
 
     Versions below 7 have no error of the whole. Partitions of the session are not named.
     """

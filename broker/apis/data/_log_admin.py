@@ -45,7 +45,7 @@ def handle_delete_records(
 def refuse_delete_records(
     _context: ApiContext, request: Request[wire.DeleteRecordsRequest], error: KafkaError
 ) -> wire.DeleteRecordsResponse:
-    """The same error for each partition."""
+    """Return the same error for each partition."""
     asked = _asked(request.body)
     allowed = [key for key, _ in asked if key.topic not in INTERNAL_TOPICS]
     return _deleted(asked, [DeletedRecords(error.code)] * len(allowed))
@@ -104,7 +104,7 @@ def handle_alter_replica_log_dirs(
 def refuse_alter_replica_log_dirs(
     _context: ApiContext, request: Request[wire.AlterReplicaLogDirsRequest], error: KafkaError
 ) -> wire.AlterReplicaLogDirsResponse:
-    """The same error for each partition."""
+    """Return the same error for each partition."""
     return _altered(request, lambda _partition, _path: error.code)
 
 

@@ -48,7 +48,7 @@ _UNKNOWN = EpochEndOffset(-1, -1)
 def handle_list_offsets(
     context: ApiContext, request: Request[wire.ListOffsetsRequest]
 ) -> wire.ListOffsetsResponse | Reply[wire.ListOffsetsResponse]:
-    """The offset of the first record at or after a time, or of an end of the log.
+    """Answer with the offset of the first record at or after a time, or of an end of the log.
 
     INVALID_REQUEST for a partition that is named twice or an isolation level that does not exist,
     UNSUPPORTED_VERSION for a timestamp below 0 that the version does not know.
@@ -107,7 +107,7 @@ def _refusal(
 def refuse_list_offsets(
     _context: ApiContext, request: Request[wire.ListOffsetsRequest], error: KafkaError
 ) -> wire.ListOffsetsResponse:
-    """The same error for each partition."""
+    """Return the same error for each partition."""
     return _listed(dict.fromkeys(_asked(request.body), OffsetResult(error.code)))
 
 
@@ -150,7 +150,7 @@ def handle_leader_epochs(
 def refuse_leader_epochs(
     _context: ApiContext, request: Request[wire.OffsetForLeaderEpochRequest], error: KafkaError
 ) -> wire.OffsetForLeaderEpochResponse:
-    """The same error for each partition."""
+    """Return the same error for each partition."""
     count = sum(len(topic["partitions"]) for topic in request.body["topics"])
     return _ends(request.body, [(error.code, _UNKNOWN)] * count)
 

@@ -19,7 +19,7 @@ ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 
 
 def controller_id(context: ApiContext) -> int:
-    """The broker to which clients shall send what changes metadata.
+    """Return the broker to which clients shall send what changes metadata.
 
     The controllers do not speak Kafka's protocol and every broker forwards (KIP-590), so it is this
     broker, or while it is fenced any that is not; -1 if there is none.

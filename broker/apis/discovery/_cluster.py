@@ -30,8 +30,10 @@ _FEATURES_BEGIN_AT_0 = 4
 def handle_api_versions(
     context: ApiContext, request: Request[wire.ApiVersionsRequest]
 ) -> wire.ApiVersionsResponse | Encoded:
-    """The table of `broker.protocol.versions`; INVALID_REQUEST alone if the client's software has
-    no name or version that a metric could bear (KIP-511).
+    """Answer with the table of `broker.protocol.versions`.
+
+    INVALID_REQUEST alone if the client's software has no name or version that a metric could bear
+    (KIP-511).
     """
     body = request.body
     named = body.get("client_software_name"), body.get("client_software_version")
@@ -43,7 +45,7 @@ def handle_api_versions(
 def refuse_api_versions(
     context: ApiContext, request: Request[wire.ApiVersionsRequest], error: KafkaError
 ) -> Encoded:
-    """The error beside the table."""
+    """Return the error beside the table."""
     return Encoded(_api_versions(context, request, error.code))
 
 
@@ -62,7 +64,9 @@ def api_versions_body(
     finalized: tuple[tuple[str, int], ...] = (),
     features_epoch: int = -1,
 ) -> bytes:
-    """The whole answer. To an unknown version it is version 0 with error 35 (KIP-511).
+    """Return the whole answer.
+
+    To an unknown version it is version 0 with error 35 (KIP-511).
 
     The features that are finalized are in force at the metadata offset `features_epoch`.
     """
@@ -90,7 +94,7 @@ def api_versions_body(
 def handle_describe_cluster(
     context: ApiContext, request: Request[wire.DescribeClusterRequest]
 ) -> wire.DescribeClusterResponse:
-    """The brokers that are not fenced, or all if the client asks so."""
+    """Answer with the brokers that are not fenced, or all if the client asks so."""
     body = request.body
     kind = body.get("endpoint_type", _BROKERS)
     if kind not in (_BROKERS, _CONTROLLERS):

@@ -22,8 +22,9 @@ _TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 def handle(
     context: ApiContext, request: Request[wire.FindCoordinatorRequest]
 ) -> wire.FindCoordinatorResponse | Coroutine[Any, Any, wire.FindCoordinatorResponse]:
-    """The brokers that lead the partitions of the keys; creates the topic when it is first asked
-    for. COORDINATOR_NOT_AVAILABLE while there is no leader.
+    """Answer with the brokers that lead the partitions of the keys; create the topic on first use.
+
+    COORDINATOR_NOT_AVAILABLE while there is no leader.
     """
     topic = _TOPICS.get(request.body.get("key_type", 0))
     if topic is None:
@@ -36,7 +37,7 @@ def handle(
 def refuse(
     _context: ApiContext, request: Request[wire.FindCoordinatorRequest], error: KafkaError
 ) -> wire.FindCoordinatorResponse:
-    """The error alone (up to version 3) and for each key (from version 4 on)."""
+    """Return the error alone (up to version 3) and for each key (from version 4 on)."""
     keys = request.body.get("coordinator_keys", [])
     refused = [_refused(key, error.code, error.message) for key in keys]
     return {**_alone(_refused("", error.code, error.message)), "coordinators": refused}

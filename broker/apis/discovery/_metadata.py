@@ -70,7 +70,7 @@ def handle(
 def refuse(
     context: ApiContext, request: Request[wire.MetadataRequest], error: KafkaError
 ) -> wire.MetadataResponse:
-    """The error for each topic named, and for all from version 13 on; nothing of the cluster."""
+    """Return the error for each topic named, and from version 13 on for all, without brokers."""
     keys = _keys(context, request) or []
     return {
         "brokers": (),
@@ -254,7 +254,7 @@ def is_internal(name: str) -> bool:
 def partition_message(
     index: int, partition: PartitionImage, live: Collection[int]
 ) -> wire.MetadataResponsePartition:
-    """A partition as Metadata and DescribeTopicPartitions show it."""
+    """Return a partition as Metadata and DescribeTopicPartitions show it."""
     reachable = partition.leader in live
     return {
         "error_code": ErrorCode.NONE if reachable else ErrorCode.LEADER_NOT_AVAILABLE,

@@ -69,12 +69,12 @@ class MetadataCache:
         return True
 
     def live_brokers(self, listener: str) -> dict[int, tuple[BrokerImage, Endpoint]]:
-        """The brokers that clients may use, in order of their ids, with their endpoints."""
+        """Return the brokers that clients may use, in order of their ids, with their endpoints."""
         listed = self.listed_brokers(listener).items()
         return {broker_id: found for broker_id, found in listed if not found[0].fenced}
 
     def listed_brokers(self, listener: str) -> dict[int, tuple[BrokerImage, Endpoint]]:
-        """The same, and those that were fenced lately; they lead nothing."""
+        """Return the same, and those that were fenced lately; they lead nothing."""
         found = {}
         for broker_id in sorted(self.image.brokers):
             broker = self.image.brokers[broker_id]
@@ -98,7 +98,7 @@ class MetadataCache:
         self._bodies.clear()
 
     def body(self, key: Hashable) -> bytes | None:
-        """An encoded answer kept under this key, if it still holds."""
+        """Return an encoded answer kept under this key, if it still holds."""
         return self._bodies.get(key)
 
     def keep_body(self, key: Hashable, body: bytes) -> None:

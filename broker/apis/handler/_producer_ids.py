@@ -42,7 +42,10 @@ class ProducerIds:
         """The newest id that was given out."""
 
     async def take(self) -> int:
-        """A producer id that nobody had or will have; KafkaError if no block can be had."""
+        """Return a producer id that no producer had or will have.
+
+        Raises KafkaError if no block of ids can be had.
+        """
         while not self._current and not self._next:
             self._ask()
             if self._asking is not None:

@@ -192,7 +192,7 @@ class Round:
     def answer(
         self, results: Sequence[FetchResult], added: Sequence[Key] = ()
     ) -> tuple[ErrorCode, list[tuple[Key, FetchResult]]]:
-        """The error of the whole answer, and the results to send.
+        """Return the error of the whole answer, and the results to send.
 
         `results` are those of all partitions in order, then of those `added` since they changed.
         """

@@ -47,7 +47,7 @@ def handle_markers(
 def refuse_markers(
     _context: ApiContext, request: Request[wire.WriteTxnMarkersRequest], error: KafkaError
 ) -> wire.WriteTxnMarkersResponse:
-    """The same error for each partition."""
+    """Return the same error for each partition."""
     return _written_all(request.body, [error.code] * len(list(_entries(request.body))))
 
 
@@ -162,8 +162,9 @@ def _unknown(name: str, error: ErrorCode) -> wire.DescribeTransactionsResponseTr
 async def handle_list(
     context: ApiContext, request: Request[wire.ListTransactionsRequest]
 ) -> wire.ListTransactionsResponse:
-    """The ids of the partitions that this broker holds, as far as the filters let them pass; some
-    are looked at in each turn of the event loop.
+    """Answer with the transactional ids of the partitions that this broker holds, filtered.
+
+    Some are looked at in each turn of the event loop.
     """
     body = request.body
     passes = _filter(body, context.wall_ms())
@@ -222,7 +223,7 @@ def _known(context: ApiContext, partition: TopicPartition) -> tuple[ErrorCode, l
 def refuse_producers(
     _context: ApiContext, request: Request[wire.DescribeProducersRequest], error: KafkaError
 ) -> wire.DescribeProducersResponse:
-    """The same error for each partition."""
+    """Return the same error for each partition."""
     return _producers(request.body, {one: (error.code, []) for one in _asked(request.body)})
 
 

@@ -38,7 +38,7 @@ def _code(error: ErrorCode, version: int, knows_fenced: int) -> ErrorCode:
 async def handle_init(
     context: ApiContext, request: Request[wire.InitProducerIdRequest]
 ) -> wire.InitProducerIdResponse:
-    """A producer id and epoch: of a transactional id its own, else a fresh one."""
+    """Answer with a producer id and epoch: the own ones of a transactional id, else fresh ones."""
     body = request.body
     name = body["transactional_id"]
     before = body.get("producer_id", -1), body.get("producer_epoch", -1)
@@ -60,7 +60,7 @@ async def handle_init(
 def refuse_init(
     _context: ApiContext, request: Request[wire.InitProducerIdRequest], error: KafkaError
 ) -> wire.InitProducerIdResponse:
-    """The error without an id."""
+    """Return the error without an id."""
     code = _code(error.code, request.version, _INIT_KNOWS_FENCED)
     if code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
         # What clients of this request know as "try again".
@@ -74,7 +74,10 @@ def refuse_init(
 async def handle_add_partitions(
     context: ApiContext, request: Request[wire.AddPartitionsToTxnRequest]
 ) -> wire.AddPartitionsToTxnResponse:
-    """Each partition's error; unknown ones keep the others out too."""
+    """Add partitions to a transaction; answer with each one's error.
+
+    Unknown ones keep the others out.
+    """
     body = request.body
     if request.version >= _BATCHED:
         asking = (_added_of(context, one) for one in body["transactions"])
@@ -116,7 +119,7 @@ def _not_of_clients(
 def refuse_add_partitions(
     _context: ApiContext, request: Request[wire.AddPartitionsToTxnRequest], error: KafkaError
 ) -> wire.AddPartitionsToTxnResponse:
-    """The same error for each partition, or for the whole."""
+    """Return the same error for each partition, or for the whole."""
     if request.version >= _BATCHED:
         return {"error_code": error.code, "results_by_transaction": ()}
     partitions = _partitions(request.body["v3_and_below_topics"])
@@ -184,7 +187,7 @@ def _by_topic(
 async def handle_add_offsets(
     context: ApiContext, request: Request[wire.AddOffsetsToTxnRequest]
 ) -> wire.AddOffsetsToTxnResponse:
-    """The partition that holds the group's offsets belongs to the transaction too."""
+    """Add the partition of the group's offsets to the transaction."""
     body = request.body
     # The partition of a group follows from the number of partitions, so the topic must exist.
     await context.internal_topics.ensure(CONSUMER_OFFSETS)
@@ -231,13 +234,13 @@ async def handle_end(
 def refuse_add_offsets(
     _context: ApiContext, request: Request[wire.AddOffsetsToTxnRequest], error: KafkaError
 ) -> wire.AddOffsetsToTxnResponse:
-    """The error."""
+    """Return the error."""
     return {"error_code": _code(error.code, request.version, _OTHERS_KNOW_FENCED)}
 
 
 def refuse_end(
     _context: ApiContext, request: Request[wire.EndTxnRequest], error: KafkaError
 ) -> wire.EndTxnResponse:
-    """The error without an id."""
+    """Return the error without an id."""
     code = _code(error.code, request.version, _OTHERS_KNOW_FENCED)
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}

@@ -113,7 +113,7 @@ class VersionOrder:
     """Value to the last place at which it was seen."""
 
     def some_values(self, start: int, stop: int) -> list[Any]:
-        """One value of each place; of several it does not matter which."""
+        """Return one value of each place; of several it does not matter which."""
         return [min(values, key=repr) for values in self.values[start:stop]]
 
 

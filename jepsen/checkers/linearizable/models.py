@@ -60,7 +60,10 @@ class Model(Protocol):
         """Return True if the call is legal in every state, and always leads to the same state."""
 
     def step(self, state: Any, call: Call) -> Any:
-        """The state after the call, or ILLEGAL. Raises ValueError for a function it lacks."""
+        """Return the state after the call, or ILLEGAL.
+
+        Raises ValueError for a function it lacks.
+        """
 
 
 @dataclass(frozen=True, slots=True)

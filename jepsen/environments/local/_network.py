@@ -40,7 +40,7 @@ class Network:
         """Prepare for nodes that are configured, in that order and below the directory."""
 
     def prefix(self, node: str) -> Sequence[str]:
-        """The program, with its arguments, that has the node run in its place."""
+        """Return the program, with its arguments, that has the node run in its place."""
         del node
         return ()
 

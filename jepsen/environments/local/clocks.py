@@ -35,7 +35,7 @@ class Clocks:
     """The clocks of a cluster's nodes."""
 
     def __init__(self) -> None:
-        """InputError where libfaketime is missing."""
+        """Raise InputError where libfaketime is missing."""
         library = find_library()
         if library is None:
             raise InputError(

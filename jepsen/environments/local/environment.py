@@ -63,7 +63,7 @@ _METADATA = "__cluster_metadata-0"
 
 
 def refuse_writes(pid: int) -> None:
-    """No file of the process grows from now on."""
+    """Let no file of the process grow from now on."""
     _, most = psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE)
     psutil.Process(pid).rlimit(resource.RLIMIT_FSIZE, (0, most))
 
@@ -120,9 +120,9 @@ IN_SYNC_MAX_S = 20.0
 
 
 def network_of(kind: str, *, cut: bool) -> Network:
-    """The network that a test asks for.
+    """Return the network that a test asks for.
 
-    `kind`: one of NETWORKS. `cut`: whether links are to be cut or slowed, which costs relays.
+    `kind`: one of NETWORKS. `cut`: True if links are to be cut or slowed, which costs relays.
     """
     if kind == NAMESPACES:
         return NamespaceNetwork()

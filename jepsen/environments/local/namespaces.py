@@ -150,18 +150,18 @@ class Topology:
 
 
 def device_of(pid: int) -> str:
-    """The host's end of the network of that process."""
+    """Return the host's end of the network of that process."""
     return f"jepsen{pid}"
 
 
 def owner(namespace: str) -> int | None:
-    """The process whose namespace it is; None if it is none of a run's."""
+    """Return the process whose namespace it is; None if it is none of a run's."""
     found = _NAME.match(namespace)
     return None if found is None else int(found[1])
 
 
 def free_network(pid: int, routes: Iterable[Mapping[str, Any]]) -> IPv4Network | None:
-    """A network that overlaps with no route (as `ip -json route` lists them); None if none is left.
+    """Return a network that overlaps with no route of `ip -json route`; None if none is left.
 
     Those of processes that begin at the same time differ.
     """
@@ -199,7 +199,7 @@ _LENIENT = [f"/proc/sys/net/ipv4/conf/{of}/rp_filter" for of in ("all", "default
 
 
 def check_means() -> None:
-    """InputError that names all that this machine lacks for namespaces, and what helps."""
+    """Raise InputError that names all that this machine lacks for namespaces, and the remedy."""
     lacking = []
     if not _may_administer():
         lacking.append("root with CAP_NET_ADMIN and CAP_SYS_ADMIN (sudo; a privileged container)")

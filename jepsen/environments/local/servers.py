@@ -85,7 +85,7 @@ def node_disks(cluster: Path) -> list[NodeDisk]:
 
 
 def check_stopped(cluster: Path) -> None:
-    """InputError for a cluster that runs, since its files change while they are read."""
+    """Raise InputError if the cluster runs, since its files change while they are read."""
     running = [one for one in cluster.glob("*/process.json") if _is_alive(one)]
     if running:
         raise InputError(f"{cluster}: {running[0].parent.name} is running; stop the cluster first")
@@ -157,7 +157,10 @@ def summary_of(disk: NodeDisk) -> LogSummary:
 
 
 def snapshots_of(disk: NodeDisk) -> list[Snapshot]:
-    """The whole ones on the node's disk, the oldest first. CorruptSnapshotError."""
+    """Return the whole snapshots on the node's disk, the oldest first.
+
+    Raises CorruptSnapshotError.
+    """
     store = SnapshotStore(RealFileSystem(), disk.metadata)
     return [store.read(snapshot_id) for snapshot_id in store.ids()]
 
@@ -175,7 +178,10 @@ class MetadataReplay:
             self.image = image_of(whole[0]) if whole else EMPTY_IMAGE
 
     def steps(self) -> Iterator[MetadataStep]:
-        """One for each batch that changes the image. DamagedLogError, or what replaying raises."""
+        """Yield a step for each batch that changes the image.
+
+        Raises DamagedLogError, and the errors of replaying.
+        """
         yield _step(EMPTY_IMAGE, self.image)
         paths = segments(self._disk.metadata)
         delta = MetadataDelta(self.image)
@@ -246,7 +252,7 @@ class Replica(NamedTuple):
         return _batches(self.segments)
 
     def records(self) -> Iterator[HeldBatch]:
-        """Each record by itself, as the broker's own tool reads it."""
+        """Yield each record by itself, as the broker's own tool reads it."""
         files = RealFileSystem()
         tool = next(iter(log_tools()))
         for path in self.segments:

@@ -57,7 +57,7 @@ class SimContent(Content):
         Content.make_durable(self, write)
 
     def put_byte(self, position: int, value: int) -> None:
-        """A byte changes at rest, without any write."""
+        """Change a byte at rest, without any write."""
         self.rewrites += 1
         for content in (self.seen, self.durable):
             if position < len(content):

@@ -112,16 +112,16 @@ class SimFile(MemoryFile):
 
 
 def no_fault(operation: str, path: str) -> None:
-    """The healthy disk: every operation passes."""
+    """Let every operation pass: the disk is healthy."""
 
 
 def endless_room(path: str, size: int) -> int:
-    """The disk with space for all that comes."""
+    """Return all that is asked for: the disk has space for everything."""
     return size
 
 
 def no_program() -> bool:
-    """A disk outside a world, which only observers read."""
+    """Return False: a disk outside a world is read by observers alone."""
     return False
 
 
@@ -221,7 +221,7 @@ class SimDisk(MemoryDisk):
     # The machine
 
     def step(self, operation: str, path: str) -> None:
-        """An operation is about to be done: it may fail or hang, or the power may go before it."""
+        """Fail or hang an operation that is about to be done, or cut the power before it."""
         self.used.add(operation)
         if operation in CHANGES:
             if self.off:
@@ -296,12 +296,12 @@ class SimDisk(MemoryDisk):
         return list(self._locks)
 
     def release_locks(self) -> None:
-        """The process that held them is dead; nor has it any file open."""
+        """Release the locks of a process that is dead, and close its files."""
         self._locks.clear()
         self.open_files.clear()
 
     def crash(self) -> None:
-        """The power fails: programs now see what is durable, and some of what was not."""
+        """Fail the power: programs now see all that is durable, and some of the rest."""
         self.crashes += 1
         self.off = False
         self.release_locks()
@@ -321,34 +321,34 @@ class SimDisk(MemoryDisk):
         return SavedDisk(_copied(self._root))
 
     def put_back(self, saved: SavedDisk) -> None:
-        """An earlier copy takes the place of this disk, which no process uses."""
+        """Put an earlier copy in the place of this disk, which no process uses."""
         self.wipe()
         self._root = _copied(saved.root)
 
     def size(self, path: str) -> int:
-        """The length of a file as programs see it; 0 if there is none."""
+        """Return the length of a file as programs see it; 0 if there is none."""
         entry = self._find(path)
         return len(entry.seen) if isinstance(entry, Content) else 0
 
     def byte(self, path: str, position: int) -> int:
-        """One byte of a file as programs see it; -1 where there is none."""
+        """Return one byte of a file as programs see it; -1 where there is none."""
         entry = self._find(path)
         if not isinstance(entry, Content) or position >= len(entry.seen):
             return -1
         return entry.seen[position]
 
     def put_byte(self, path: str, position: int, value: int) -> None:
-        """A byte of a file changes at rest."""
+        """Change a byte of a file at rest."""
         entry = self._find(path)
         if isinstance(entry, SimContent):
             entry.put_byte(position, value)
 
     def flip(self, path: str, bit: int) -> None:
-        """One bit of a file flips at rest."""
+        """Flip one bit of a file at rest."""
         self.put_byte(path, bit // 8, self.byte(path, bit // 8) ^ 1 << bit % 8)
 
     def files_below(self, directory: str) -> list[str]:
-        """The paths of all files in a directory and below it, sorted."""
+        """Return the paths of all files in a directory and below it, sorted."""
         found = []
         for name in self.names(directory):
             path = f"{directory}/{name}"
@@ -356,9 +356,9 @@ class SimDisk(MemoryDisk):
         return found
 
     def rot(self, path: str, bit: int) -> Callable[[], int]:
-        """One bit of a file flips for who reads it from now on.
+        """Flip one bit of a file for programs that read it from now on.
 
-        Returns what undoes it, which returns how often it was read.
+        Return a function that undoes it, which returns how often the bit was read.
         """
         entry = self._find(path)
         if not isinstance(entry, SimContent):
@@ -377,7 +377,7 @@ class SimDisk(MemoryDisk):
         self._on_sync(detail)
 
     def durable(self, path: str) -> dict[str, DurableFile]:
-        """The files of a directory by name, in order, as even the worst crash leaves them.
+        """Return the files of a directory by name, in order, as even the worst crash leaves them.
 
         Empty if the directory itself is not durable.
         """
@@ -390,7 +390,7 @@ class SimDisk(MemoryDisk):
         return {name: e for name, e in entries if isinstance(e, SimContent)}
 
     def take_cost_s(self) -> float:
-        """The virtual seconds spent since the last call, for the worker to wait."""
+        """Return the virtual seconds spent since the last call, for the worker to wait."""
         cost_s, self._cost_s = self._cost_s, 0.0
         return cost_s
 

@@ -119,9 +119,9 @@ class Filling:
 
 
 def all_fails_below(directory: str) -> Callable[[str, str], None]:
-    """A disk's seam for a disk of its own under one directory, which has died.
+    """Return the seam of a disk of its own under one directory, which has died.
 
-    What was read or written before is in memory, so reading goes on: those who watch read, too.
+    Bytes read or written before are in memory, so reading goes on: observers read, too.
     """
 
     def fault(operation: str, path: str) -> None:
@@ -132,7 +132,7 @@ def all_fails_below(directory: str) -> Callable[[str, str], None]:
 
 
 def syncs_fail_below(directory: str) -> Callable[[str, str], None]:
-    """A disk's seam for a disk of its own under one directory, which loses what it is to sync."""
+    """Return the seam of a disk of its own under one directory, which loses what it is to sync."""
     return _Failing("directory_sync_error", directory)
 
 
@@ -172,14 +172,14 @@ class DiskFaults:
         """The file in which a bit has flipped of each node that runs, and how to undo that."""
 
     def may_begin(self, fault: Fault) -> bool:
-        """One fault of a disk at a time, on a node that runs."""
+        """Return True for one fault of a disk at a time, on a node that runs."""
         node = self._world.node(fault.nodes[0])
         if fault.kind in ON_DIRECTORIES and not self._serves_logs(node.name):
             return False
         return node.name not in self._faulty and node.process is not None and node.process.running
 
     def begin(self, fault: Fault) -> None:
-        """The disk of the fault's node fails, loses everything, or has a bit flipped."""
+        """Fail the disk of the fault's node, replace it by an empty one, or flip a bit."""
         (name,) = fault.nodes
         node = self._world.node(name)
         self._faulty[name] = fault
@@ -200,7 +200,7 @@ class DiskFaults:
             node.disk.fault = _Failing(fault.kind)
 
     def end(self, fault: Fault) -> None:
-        """The disk is well again, and its node runs again unless something else keeps it down."""
+        """Heal the disk, and run its node again unless something else keeps it down."""
         (name,) = fault.nodes
         node = self._world.node(name)
         del self._faulty[name]

@@ -140,7 +140,7 @@ class Draws:
     ms_max: int = FAULT_MS_MAX
 
     def kind(self, source: random.Random, weights: Mapping[str, int]) -> str | None:
-        """One of those kinds that is on; None if all are off."""
+        """Draw one of those kinds that is on; None if all are off."""
         on = {kind: weight for kind, weight in weights.items() if kind in self.kinds}
         return source.choices(list(on), list(on.values()))[0] if on else None
 
@@ -193,7 +193,7 @@ def _disk_faults(
 def plan_directory_faults(
     source: random.Random, brokers: Sequence[str], duration_ms: int, draws: Draws = EVERYTHING
 ) -> tuple[Fault, ...]:
-    """A few faults of log directories, for brokers that have several."""
+    """Draw a few faults of log directories, for brokers that have several."""
     faults = []
     for _ in range(source.randint(1, DIRECTORY_FAULTS_MAX)):
         kind = draws.kind(source, DIRECTORY_KINDS)

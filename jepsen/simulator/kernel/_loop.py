@@ -203,7 +203,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """The same as `call_soon`: there are no threads."""
+        """Queue a callback as `call_soon` does: there are no threads."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
@@ -274,7 +274,7 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, next(self._serials), None, delivery))
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future whose hash does not depend on its address."""
+        """Create a future whose hash does not depend on its address."""
         return SimFuture(loop=self)
 
     def create_task(
@@ -284,7 +284,7 @@ class SimLoop(asyncio.BaseEventLoop):
         name: object = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[Any]:
-        """A task that belongs to the process of its context."""
+        """Create a task that belongs to the process of its context."""
         if self._over:
             raise RuntimeError("the world is over")
         serial = next(self._serials)
@@ -296,7 +296,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def next_serial(self) -> int:
-        """A number that this loop has not given to anything yet."""
+        """Return a number that this loop has not given to anything yet."""
         return next(self._serials)
 
     def close(self) -> None:
@@ -417,7 +417,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return [entry]
 
     async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-        """The numeric form of an address."""
+        """Return the numeric form of an address."""
         return sockaddr[0], str(sockaddr[1])
 
     async def create_connection(

@@ -44,7 +44,7 @@ class Trace:
             self.sink(line)
 
     def hash(self) -> str:
-        """The SHA-256 of all events so far, as hexadecimal digits."""
+        """Return the SHA-256 of all events so far, as hexadecimal digits."""
         self._digest_all()
         return self._digest.hexdigest()
 

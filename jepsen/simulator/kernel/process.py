@@ -51,7 +51,7 @@ class NodeClock:
         return going + self._asleep_s
 
     def world_s(self, when_s: float) -> float:
-        """The first world time at which CLOCK_MONOTONIC shows no less; never if suspended."""
+        """Return the first world time at which CLOCK_MONOTONIC is no less; inf if suspended."""
         if self.suspended:
             return math.inf
         world_s = self._world_s + (when_s - self._monotonic_s) / self.rate

@@ -75,7 +75,7 @@ class Link:
     _until_reset: int = 0
 
     def resets_within(self, size: int) -> Reset | None:
-        """The reset within the next `size` payload bytes, if there is one."""
+        """Return the reset within the next `size` payload bytes, if there is one."""
         if self.reset_every_bytes is None:
             return None
         left, self._until_reset = self._until_reset, self._until_reset - size
@@ -340,17 +340,17 @@ class Endpoint:
         self._tell()
 
     def on_window(self, size: int) -> None:
-        """The peer has consumed `size` bytes."""
+        """Note that the peer has consumed `size` bytes."""
         self._credit_bytes += size
         self._tell()
 
     def on_end(self) -> None:
-        """The peer sends no more."""
+        """Note that the peer sends no more."""
         self.end_of_stream = True
         self._tell()
 
     def on_reset(self) -> None:
-        """The peer, or the network between, has dropped the connection."""
+        """Note that the peer, or the network between, has dropped the connection."""
         if self.error is None and not self.closed:
             self._flow.network.trace.add(
                 self._flow.source.name, "reset", f"connection={self.serial}"

@@ -62,7 +62,7 @@ class Network:
     # Links
 
     def link(self, source: str, target: str) -> Link:
-        """The link from one node to another, to read or to change."""
+        """Return the link from one node to another, to read or to change."""
         link = self._links.get((source, target))
         if link is None:
             link = self._links[source, target] = Link()
@@ -80,13 +80,13 @@ class Network:
         return now_s + (link.latency_min_ms + extra_ms) / 1000
 
     def segment_bytes(self) -> int:
-        """The size of the next segment: mostly the largest, now and then any smaller one."""
+        """Return the size of the next segment: mostly the largest, now and then any smaller one."""
         if self._random.random() < SHORT_SEGMENT_CHANCE:
             return self._random.randint(1, SEGMENT_BYTES_MAX)
         return SEGMENT_BYTES_MAX
 
     def restore_links(self) -> None:
-        """Every link is as quick and as sure as a new one; what is blocked stays so."""
+        """Make every link as quick and as sure as a new one; blocked ones stay blocked."""
         for link in self._links.values():
             new = Link()
             link.latency_min_ms, link.bytes_per_s = new.latency_min_ms, new.bytes_per_s
@@ -145,7 +145,10 @@ class Network:
     # Names
 
     def resolve(self, host: str | None, process: Process | None) -> str:
-        """The address of a host name as `process` sees it; `socket.gaierror` if there is none."""
+        """Return the address of a host name as `process` sees it.
+
+        Raises `socket.gaierror` if there is none.
+        """
         if host in LOOPBACK_NAMES or (host in WILDCARDS and process is not None):
             return LOOPBACK_ADDRESS
         for node in self.nodes.values():
@@ -168,7 +171,7 @@ class Network:
         *,
         start: bool,
     ) -> SimServer:
-        """A server on one or more addresses of the calling process's node."""
+        """Listen on one or more addresses of the calling process's node; return the server."""
         process = _calling_process()
         hosts = host if isinstance(host, Sequence) and not isinstance(host, str) else [host]
         addresses: set[str] = set()

@@ -68,7 +68,7 @@ class SimTransport(asyncio.Transport):
     # Asking
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """The protocol that gets the bytes."""
+        """Return the protocol that gets the bytes."""
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -88,7 +88,7 @@ class SimTransport(asyncio.Transport):
         return len(self._buffer)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The low and the high watermark in bytes."""
+        """Return the low and the high watermark in bytes."""
         return self._low_bytes, self._high_bytes
 
     def can_write_eof(self) -> bool:
@@ -271,7 +271,7 @@ class ListeningSocket:
         self._address = address
 
     def getsockname(self) -> Address:
-        """The address and port listened on."""
+        """Return the address and port listened on."""
         return self._address
 
 
@@ -316,7 +316,7 @@ class SimServer(asyncio.Server):
         return cast("tuple[socket.socket, ...]", tuple(found))
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the world."""
+        """Return the loop of the world."""
         return self._loop
 
     def is_serving(self) -> bool:

@@ -94,7 +94,10 @@ class Register:
         self.outcomes.append("unknown")
 
     def image_published(self, view: ImageView) -> None:
-        """Some node has a newer image; raises `Violation`."""
+        """Judge a newer image of some node.
+
+        Raises `Violation`.
+        """
         if view.offset > self.offset:
             self.offset = view.offset
             self.shown = self.read(view.image)
@@ -127,7 +130,7 @@ class Properties:
         """The recorder that is shown each change before it is judged."""
 
     def quorum_changed(self, change: QuorumChange) -> None:
-        """A replica of the metadata log made a step."""
+        """Judge a step of a replica of the metadata log."""
         if self.recorder is not None:
             self.recorder.quorum_changed(change)
         self.checks += 1
@@ -136,7 +139,7 @@ class Properties:
             _raise_if(holds.__name__, holds(self.quorum, change))
 
     def image_published(self, view: ImageView) -> None:
-        """A node has a newer image."""
+        """Judge a newer image of a node."""
         if self.recorder is not None:
             self.recorder.image_published(view)
         self.checks += 1
@@ -150,7 +153,7 @@ class Properties:
             look(view)
 
     def partition_changed(self, change: PartitionChange) -> None:
-        """A replica of a partition made a step."""
+        """Judge a step of a replica of a partition."""
         if self.recorder is not None:
             self.recorder.partition_changed(change)
         self.checks += 1
@@ -163,7 +166,7 @@ class Properties:
             _raise_if(holds.__name__, holds(history, change))
 
     def producer_ids_changed(self, view: ProducerIdsView) -> None:
-        """A broker was granted producer ids or gave some out."""
+        """Judge a grant of producer ids to a broker, or ids that it gave out."""
         self.checks += 1
         for holds in PRODUCER_ID_PROPERTIES:
             _raise_if(holds.__name__, holds(self.producer_ids, view))
@@ -173,7 +176,7 @@ class Properties:
         _raise_if(what_waits_is_bounded.__name__, what_waits_is_bounded(view))
 
     def snapshot_found(self, view: SnapshotView) -> None:
-        """A disk has another whole snapshot of metadata."""
+        """Judge another whole snapshot of metadata on a disk."""
         self.checks += 1
         complaint = snapshot_is_the_image_at_its_end(self.images, view)
         _raise_if(snapshot_is_the_image_at_its_end.__name__, complaint)
@@ -181,7 +184,7 @@ class Properties:
         _raise_if(snapshot_names_the_voters_at_its_end.__name__, complaint)
 
     def come_to_rest(self) -> None:
-        """All nodes live, nothing goes wrong any more, and the last write is long ago."""
+        """Judge the cluster at rest: all nodes live, no fault lasts, no write is recent."""
         for rests in (no_voter_differs_from_committed, all_committed_stays_durable_on_a_majority):
             _raise_if(rests.__name__, rests(self.quorum))
         for history in self.partitions.values():
@@ -189,7 +192,7 @@ class Properties:
             _raise_if(every_replica_has_all_committed.__name__, complaint)
 
     def lost_disk(self, voter: VoterKey) -> None:
-        """A controller gets an empty disk now: what it has next is the log of another voter."""
+        """Note that a controller gets an empty disk: its next log is that of another voter."""
         node_id, _ = voter
         self.quorum.lost[voter] = dict(self.quorum.durable_entries(voter))
         self.quorum.lost_votes[voter] = self.quorum.durable_vote(node_id)
@@ -197,7 +200,7 @@ class Properties:
         self.quorum.knew_voters.pop(node_id, None)
 
     def lost_power(self, node_id: int) -> None:
-        """A broker's machine went down with what was not synced, or its disk is gone."""
+        """Note that a broker's machine lost its unsynced bytes, or its disk."""
         for history in self.partitions.values():
             history.lost_power.add(node_id)
 

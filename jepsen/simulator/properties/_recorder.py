@@ -36,16 +36,16 @@ class Recorder:
         """The assignment that each life of a node was last seen to have."""
 
     def quorum_changed(self, change: QuorumChange) -> None:
-        """A replica of the metadata log made a step."""
+        """Record a step of a replica of the metadata log."""
         self._replica(METADATA_LOG, change.before, change.after, change.after.epoch)
 
     def partition_changed(self, change: PartitionChange) -> None:
-        """A replica of a partition made a step."""
+        """Record a step of a replica of a partition."""
         after = change.after
         self._replica(after.partition, change.before, after, after.leader_epoch)
 
     def image_published(self, view: ImageView) -> None:
-        """A node has a newer image."""
+        """Record the assignments of a newer image."""
         for one in view.assignments():
             who = view.node_id, view.life, one.partition
             if self._assignments.get(who) == one:

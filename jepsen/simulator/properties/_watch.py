@@ -61,7 +61,7 @@ LOG_SUFFIX = ".log"
 def quorum_history(
     disks: Mapping[int, SimDisk], data: str, directory_ids: Mapping[int, UUID]
 ) -> QuorumHistory:
-    """An empty history of controllers with these disks, of which each has an id of its own."""
+    """Return an empty history of controllers with these disks, each with an id of its own."""
     directory = f"{data}/{METADATA_LOG_NAME}"
     readers = {node_id: _DurableLog(disk, directory) for node_id, disk in disks.items()}
 

@@ -89,12 +89,12 @@ class RunResult:
 
 
 def ran_line(simulated_s: float, events: int) -> str:
-    """The line of a run's output that says how much happened in it."""
+    """Return the line of a run's output that says how much happened in it."""
     return f"simulated {simulated_s:.3f} s, {events} events\n"
 
 
 def covered_line(reached: Collection[str]) -> str:
-    """The line of a run's output that says what it has reached."""
+    """Return the line of a run's output that says what it has reached."""
     return f"covered {';'.join(sorted(reached))}\n" if reached else ""
 
 
@@ -175,7 +175,7 @@ def run_in_subprocess(
 
 
 def environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of a deterministic interpreter that imports what this one can."""
+    """Return the environment of a deterministic interpreter with the imports of this one."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**base, **PREPARED, "PYTHONPATH": path}
 

@@ -121,7 +121,7 @@ def _shrink(interpreters: ForkServers, target: str, failed: RunResult) -> None:
 
 
 def shrink(output: str, fails: Callable[[Cuts], bool]) -> Cuts | None:
-    """The smallest cuts found with which a run fails; None if nothing could be taken away.
+    """Return the smallest cuts found with which a run fails; None if nothing could be taken away.
 
     `output` is what the whole run printed; `fails` repeats the run with cuts.
     """

@@ -33,7 +33,10 @@ TAIL_LINES = 40
 
 
 def load(target: str) -> Scenario:
-    """The scenario `module:function`; only after `determinism.prepare`. InputError."""
+    """Return the scenario `module:function`; only after `determinism.prepare`.
+
+    Raises InputError if there is none.
+    """
     check_target(target)
     module_name, _, function_name = target.partition(":")
     module = importlib.import_module(module_name)
@@ -45,7 +48,7 @@ def load(target: str) -> Scenario:
 
 
 def check_target(target: str) -> None:
-    """InputError for what names no module; the scenario itself is looked up in each process."""
+    """Raise InputError if no module is named; each process looks the scenario up itself."""
     module_name, _, function_name = target.partition(":")
     if not (module_name and function_name):
         raise InputError(f"{target}: name a scenario as module:function")
@@ -139,7 +142,10 @@ def broken_by(error: BaseException | None, at_s: float) -> tuple[Anomaly, ...]:
 
 
 def opened(option: str, path: str) -> TextIO:
-    """A file to be written. InputError."""
+    """Open a file for writing.
+
+    Raises InputError if it cannot be opened.
+    """
     try:
         return open(path, "w", encoding="utf-8")
     except OSError as error:
@@ -147,7 +153,7 @@ def opened(option: str, path: str) -> TextIO:
 
 
 def replay_line(target: str, seed: int, cuts: Cuts) -> str:
-    """The command that runs the same again."""
+    """Return the command that runs the same again."""
     options = " ".join(["", *cuts.options()])
     return f"replay: python -m jepsen.simulator run {target} --seed {seed}{options}\n"
 

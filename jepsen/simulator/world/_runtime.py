@@ -46,7 +46,7 @@ QUICK_DISKS_SHARE = 0.5
 
 
 def stream(seed: int, *parts: object) -> random.Random:
-    """An independent random source for one purpose; the same in every process for equal parts."""
+    """Return an independent random source, the same in every process for equal parts."""
     return random.Random("/".join(map(str, (seed, *parts))))
 
 
@@ -185,7 +185,7 @@ class SimRuntime:
         return int(wall_ms(self._loop.now_s, self._process))
 
     def uuid(self) -> uuid.UUID:
-        """A version 4 UUID from the node's random source."""
+        """Return a version 4 UUID from the node's random source."""
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
     def sender(self, transport: asyncio.BaseTransport) -> SimSender | None:
@@ -195,7 +195,7 @@ class SimRuntime:
         return SimSender(transport, self._sending)
 
     def worker(self, name: str, *, short_calls: bool = False) -> SimWorker:
-        """A worker that belongs to this process."""
+        """Return a worker that belongs to this process."""
         node = self._process.node
         source = stream(self._seed, "worker", node.name, self._process.incarnation, name)
         disks = stream(self._seed, "short calls", node.name)

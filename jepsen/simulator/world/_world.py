@@ -116,7 +116,7 @@ class World:
     # Nodes and processes
 
     def node(self, name: str) -> SimNode:
-        """The node of that name, made on first use."""
+        """Return the node of that name, made on first use."""
         nodes = self.network.nodes
         if name not in nodes:
             number = len(nodes) + 1
@@ -169,7 +169,7 @@ class World:
         self._end(self._process(name), "kill", silent=silent)
 
     def power_off(self, name: str) -> None:
-        """The machine loses power: no goodbye to peers, and what was not synced is at risk."""
+        """Cut the power of a machine: no goodbye to peers, and unsynced writes are at risk."""
         node = self.node(name)
         if node.process is not None:
             self._end(node.process, "power_off", silent=True)
@@ -184,10 +184,10 @@ class World:
         power_off: Callable[[str], None] | None = None,
         may: Callable[[], bool] = lambda: True,
     ) -> None:
-        """The machine loses power once its process has done so many more operations on its disk.
+        """Cut the power of a machine once its process has done so many more operations on its disk.
 
-        That may be in the middle of a call: nothing of the process runs after it. `may` is asked
-        when the time has come; if it says no the power stays.
+        That may be in the middle of a call: nothing of the process runs after it. `may` is called
+        when the time has come; if it returns False the power stays.
         """
         node = self.node(name)
 
@@ -410,7 +410,7 @@ class World:
         return self.loop.now_s - START_S
 
     def trace_hash(self) -> str:
-        """The digest of everything that happened so far."""
+        """Return the digest of everything that happened so far."""
         return self.trace.hash()
 
     def close(self) -> None:
