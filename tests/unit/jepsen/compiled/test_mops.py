@@ -90,7 +90,7 @@ def test_records_are_those_that_python_reads(monkeypatch: pytest.MonkeyPatch) ->
     rng.shuffle(texts)
     found = _rows(texts, monkeypatch, compiled=True)
     assert found == _rows(texts, monkeypatch, compiled=False)
-    assert {row["kind"] for row in found} == {"records", "told", "refused"}
+    assert {row["kind"] for row in found} == {"records", "marks", "refused"}
     refused = [row for row in found if row["kind"] == "refused"]
     assert len(refused) >= len(REFUSED)
     assert _text("née") in {row["key"] for row in found}
