@@ -155,7 +155,7 @@ def _check_read(error: ErrorCode) -> None:
 # --- the shard -----------------------------------------------------------------------------------
 
 RETRY_S = 0.1
-"""How long a shard waits before it tries again to load, or looks again what is committed."""
+"""The pause of a shard before it loads again, or looks again at what is committed."""
 _GATHERED_MAX = 100
 """Requests that share a batch."""
 
@@ -233,7 +233,7 @@ class Shard:
         """Requests with their ids that are to share a batch."""
         self._next_request_id = 0
         self._written = 0
-        """How many batches were appended, and how many of these are committed."""
+        """The number of batches appended, and of those that are committed."""
         self._committed = 0
         self._ended: list[tuple[int, bool]] = []
         """The transactions that ended while the log was loaded."""
@@ -242,7 +242,7 @@ class Shard:
         self._uncommitted: deque[tuple[int, Effect]] = deque()
         self._timer = Deadline(self._loop, self._due)
         self._is_due = False
-        """Whether the core's deadline has come, and it waits for its turn."""
+        """True once the core's deadline has come, while it waits for its turn."""
         self._closed: KafkaError | None = None
 
     # --- the life of a shard --------------------------------------------------------------------

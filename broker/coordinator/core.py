@@ -37,9 +37,9 @@ class Now(NamedTuple):
     """The time of a call, in milliseconds."""
 
     ms: int
-    """For timeouts: of a clock that never goes back."""
+    """The time for timeouts, by a clock that never goes back."""
     wall_ms: int
-    """For timestamps that others read: since 1970."""
+    """The time since 1970, for timestamps that others read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Answer:
     response: Any
     """A KafkaError refuses the request."""
     needs_commit: bool = True
-    """Whether it waits until all that the core has written so far is committed."""
+    """True if it waits until all that the core has written so far is committed."""
 
 
 @dataclass(frozen=True, slots=True)

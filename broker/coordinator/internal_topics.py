@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
 
 OPEN = -1
-"""Of the partitions or replicas of a new topic: as the cluster has it."""
+"""The number of partitions or replicas of a new topic that the cluster decides."""
 _INT_MIN = -(2**31)
 
 

@@ -36,7 +36,7 @@ class GroupDirectory:
 
     def __init__(self, consumers: ConsumerGroups, offsets: GroupOffsets) -> None:
         self.classic: dict[str, Group] = {}
-        """Those with members, or a record."""
+        """The groups with members, or with a record."""
         self._consumers = consumers
         self._offsets = offsets
 

@@ -1,4 +1,4 @@
-"""How a group with members becomes one of the other protocol (KIP-848, "Migration").
+"""Conversion of a group with members to the other protocol (KIP-848, "Migration").
 
 An operator upgrades consumers one by one, and the group must not stop meanwhile. So the first
 member of KIP-848 that joins converts the group, and members of the classic protocol stay in it

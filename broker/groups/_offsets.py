@@ -50,9 +50,10 @@ class GroupOffsets:
         self._groups: dict[str, dict[TopicPartition, bytes]] = {}
         """The values of the records."""
         self._pending: dict[int, dict[Owner, tuple[int, bytes]]] = {}
-        """By producer id what its open transaction writes, each with its place in the log."""
+        """Producer id to the offsets that its open transaction writes, each with its place in the
+        log."""
         self._places: dict[Owner, int] = {}
-        """Where offsets stand in the log that may be overtaken by pending ones."""
+        """The places in the log of offsets that pending ones may overtake."""
         self._replayed = 0
 
     def invariants(self) -> None:

@@ -34,7 +34,7 @@ _GROUPS_MAX = 4_096
 _PARTITIONS_MAX = 65_536
 _OFFSET_KEYS = (0, 1)
 OFFSET_KEYS = (b"\0\0", b"\0\1")
-"""What the keys of offsets begin with."""
+"""The beginnings of the keys of offsets."""
 _GROUP_KEY = 2
 
 _OFFSET_KEY = table(
@@ -151,7 +151,7 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Which group it is."""
+    """The key of a group's record."""
 
     group: str
 

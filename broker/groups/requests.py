@@ -40,11 +40,11 @@ class Join:
     protocols: tuple[tuple[str, bytes], ...]
     """(name, the member's metadata for it), those it likes best first."""
     needs_member_id: bool
-    """Whether a new member first gets its id and joins again with it (KIP-394)."""
+    """True if a new member first gets its id and joins again with it (KIP-394)."""
     may_skip_assignment: bool
-    """Whether a leader understands that there is nothing to assign (KIP-814)."""
+    """True if a leader understands that there is nothing to assign (KIP-814)."""
     topics: TopicsImage = EMPTY_IMAGE.topics
-    """Those of now: a group that has members of KIP-848 too assigns them itself."""
+    """The present topics: a group that has members of KIP-848 too assigns them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Sync:
     assignments: tuple[tuple[str, bytes], ...]
     """(member id, assignment), from the leader."""
     topics: TopicsImage = EMPTY_IMAGE.topics
-    """As in `Join`."""
+    """The present topics, as in `Join`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Heartbeat:
     group_id: str
     caller: Caller
     topics: TopicsImage = EMPTY_IMAGE.topics
-    """As in `Join`."""
+    """The present topics, as in `Join`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Leave:
     group_id: str
     callers: tuple[Caller, ...]
     topics: TopicsImage = EMPTY_IMAGE.topics
-    """As in `Join`."""
+    """The present topics, as in `Join`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ConsumerHeartbeat:
     owned: tuple[wire.ConsumerGroupHeartbeatRequestTopicPartitions, ...] | None
     """The partitions that it has, as in the message."""
     brings_member_id: bool
-    """Whether new members make their ids themselves (version 1)."""
+    """True if new members make their ids themselves (version 1, KIP-1082)."""
     session_timeout_ms: int
     heartbeat_interval_ms: int
     """The last two are what its group's configuration says."""
@@ -120,7 +120,7 @@ class Commit:
     producer: tuple[int, int] = NOBODY
     """TxnOffsetCommit: the id and epoch of the producer with whose transaction they count."""
     knows_epochs: bool = True
-    """Whether the client knows groups of KIP-848 and their errors (version 9)."""
+    """True if the client knows groups of KIP-848 and their errors (version 9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ class FetchOffsets:
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
-    """None: all that have one."""
+    """The partitions asked for; None: all that have an offset."""
     require_stable: bool = False
-    """Whether offsets that a transaction is about to change are UNSTABLE."""
+    """True if offsets that a transaction is about to change are UNSTABLE (KIP-447)."""
     caller: Caller | None = None
     """The member that asks, if it says who it is."""
 
@@ -179,7 +179,7 @@ class DescribeConsumerGroup:
 
 @dataclass(frozen=True, slots=True)
 class FindGroups:
-    """Which groups there are in this partition. The response is a list of their ids."""
+    """The groups that there are in this partition. The response is a list of their ids."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ class Form(NamedTuple):
     api_key: int
     version: int
     client: str
-    """Of the client id."""
+    """The client id."""
     message: Callable[[Sequence[Any]], Message]
     answers: Callable[[Any], Sequence[Any]]
-    """In order of what was asked; KafkaError if all are refused."""
+    """A function to the answers, in order of the requests; KafkaError if all are refused."""
 
 
 class _Entry(NamedTuple):

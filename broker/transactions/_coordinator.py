@@ -218,7 +218,7 @@ class TransactionCoordinator:
             fail,
             log.bind(part="transactions", node_id=config.node_id),
         )
-        """Who holds which transactional id."""
+        """The shards, which hold the transactional ids."""
         self.shards.on_command = self._sender.send
 
     def publish(self, image: MetadataImage) -> None:

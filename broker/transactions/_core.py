@@ -52,7 +52,7 @@ class Settings(NamedTuple):
     abort_interval_ms: int = 10_000
     expiration_interval_ms: int = 3_600_000
     patience_ms: int = 100
-    """How long a patient AddPartitions waits at most."""
+    """The time a patient AddPartitions waits at most."""
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class InitProducer:
     transactional_id: str
     timeout_ms: int
     producer_id: int = NO_ID
-    """What it had before; NO_ID when it begins."""
+    """The id that it had before; NO_ID when it begins."""
     producer_epoch: int = -1
     fresh_id: int = NO_ID
     """An id that nobody has, if the coordinator needs one: see `TransactionCore.needs_id`."""
@@ -84,7 +84,7 @@ class AddPartitions:
     producer_epoch: int
     partitions: frozenset[TopicPartition]
     verify_only: bool = False
-    """Only asks whether they belong to it."""
+    """True to ask only if they belong to it."""
     patient: bool = False
     """Waits a moment for the markers of the producer's last transaction, instead of being refused
     with CONCURRENT_TRANSACTIONS, after which a client waits for longer than markers take.
@@ -110,7 +110,7 @@ class EndTransaction:
     client_version: int = 0
     """TRANSACTION_V2: the producer goes on with the next epoch."""
     fresh_id: int = NO_ID
-    """As in `InitProducer`."""
+    """The fresh id, as in `InitProducer`."""
 
     def with_id(self, producer_id: int) -> EndTransaction:
         """Return the request with a fresh id."""
@@ -166,9 +166,9 @@ class TransactionIds:
     def __init__(self) -> None:
         self.known: dict[str, Transaction] = {}
         self.ongoing: dict[str, None] = {}
-        """Whose transaction is ongoing, in the order in which they were seen."""
+        """The ids with an ongoing transaction, in the order in which they were seen."""
         self.prepared: dict[str, None] = {}
-        """Whose transaction is decided, and whose markers are on their way."""
+        """The ids with a decided transaction, whose markers are on their way."""
 
     def invariants(self) -> None:
         """Stop the program unless the indexes say what the transactions do."""
@@ -208,13 +208,14 @@ class TransactionCore(Core):
         self._renewals: dict[str, int] = {}
         """The epoch that the producer gave with which an id was renewed last: it may ask again."""
         self._waiting: dict[str, _Waiting] = {}
-        """By transactional id, in order of their ends. One for each id, which bounds them."""
+        """The waiting requests by transactional id, in order of their ends. One for each id bounds
+        them."""
         self._timers: Timers[Hashable] = Timers()
         self._steps = StepQueue(self._timers)
         self._upkeep = TransactionUpkeep(self._ids, journal, self._ask_for_markers, self._abort_now)
         self._now = Now(0, 0)
         self._effects: list[Effect] = []
-        """Of what was due."""
+        """The effects of what was due."""
         self._handlers: Mapping[type, Callable[[Any, Now], tuple[Any, list[Effect]]]] = {
             InitProducer: self._init,
             AddPartitions: self._add,

@@ -58,7 +58,7 @@ class Check(NamedTuple):
     sender: Sender
     guard: Guard
     adds: bool
-    """Whether the producer is of transaction version 2."""
+    """True if the producer is of transaction version 2."""
 
 
 class TransactionVerifier:

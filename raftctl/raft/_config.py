@@ -26,9 +26,9 @@ class RaftConfig:
     retry_backoff_ms: int = 20
     """The pause before the first retry; it doubles with every further failure."""
     fetch_max_wait_ms: int = 500
-    """How long the leader may keep a Fetch that it has nothing to answer with."""
+    """The time for which the leader may hold a Fetch that it has nothing to answer with."""
     commit_delay_ms: int = 5
-    """How long a commit may wait for more records until the leader answers the voters with it."""
+    """The time a commit may wait for more records until the leader answers the voters with it."""
     fetch_max_bytes: int = 8 * 1024 * 1024
     """The largest answer to a Fetch, unless its first batch alone is larger."""
 

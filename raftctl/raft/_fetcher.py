@@ -35,7 +35,7 @@ class Fetcher:
     failures: int = 0
     snapshot_id: OffsetAndEpoch | None = None
     position: int = 0
-    """How much of the snapshot is here: a failed request goes on from here, also at the next
+    """The bytes of the snapshot fetched so far: a failed request continues here, also at a new
     leader."""
     seen_round: int = 0
     """The newest round of reads in the answers of this source."""

@@ -122,7 +122,7 @@ class Change:
     catching_up: ReplicaKey | None
     deadline_ms: int
     offset: Offset | None = None
-    """Where its record stands, once it is appended."""
+    """The offset of its record; None until that is appended."""
 
 
 class Membership:
@@ -215,7 +215,7 @@ class Membership:
         return caught_up and self._tracker.is_majority_live(change.voters, joining, now_ms)
 
     def deadline_ms(self) -> int | None:
-        """When to give up waiting for the new voter to catch up."""
+        """Return the time at which the leader stops waiting for the new voter to catch up."""
         waits = self.change is not None and self.change.offset is None
         return self.change.deadline_ms if waits and self.change else None
 
@@ -254,12 +254,14 @@ class Leader:
         """No Fetch waits longer than this. It may be too early; then a tick finds nothing to do."""
         self._begin_deadline_ms: int | None = None
         self._commits_due_ms: int | None = None
-        """When voters that wait for records get an answer with the newer high watermark."""
+        """The time at which voters that wait for records get an answer with the newer high
+        watermark."""
         self._reads = Reads()
         self._lacks: tuple[Offset, int] | None = None
         """(high watermark that the own disk lacked, since when); None if it lacks nothing."""
         self.transfer: Transfer | None = None
-        """While there is one, nothing is proposed, so that its target can catch up."""
+        """The transfer under way. Until it ends nothing is proposed, so that its target can catch
+        up."""
 
     @property
     def established(self) -> bool:

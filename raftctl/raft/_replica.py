@@ -1,4 +1,4 @@
-"""What all roles of one replica share: its facts, its log, and the way out for its effects.
+"""The part of a replica that all its roles share: its facts, its log, and its effects.
 
 The rule that makes votes safe lives here: a message leaves only when the epoch and the vote it
 was sent under are durable (Raft §5.2, figure 2 "persistent state"). Who leads the epoch is written
@@ -91,7 +91,7 @@ class Replica:
         self.saving: OffsetAndEpoch | None = None
         """The snapshot of which a piece is being written; nothing is fetched meanwhile."""
         self._part: tuple[OffsetAndEpoch, int] | None = None
-        """Which snapshot is here in part, and how much of it."""
+        """The snapshot that is fetched in part, and the bytes of it."""
         self.high_watermark: Offset = snapshot.offset if snapshot else log.start_offset
         self._heard_commits = False
         self._last_fetch_id = random.getrandbits(_FETCH_ID_BITS)

@@ -1,4 +1,4 @@
-"""What a leader knows of the other replicas: their progress, and who is alive (etcd's tracker).
+"""A leader's view of the other replicas: their progress and liveness (etcd's tracker).
 
 `QuorumStatus` is the view that `quorum describe` shows; its times are the core's clock (`now_ms`).
 
@@ -36,11 +36,11 @@ class ReplicaStatus:
     log_end_offset: Offset
     """Its durable log end; -1 before its first Fetch in this epoch."""
     last_fetch_ms: int | None
-    """When its last Fetch came; None before the first."""
+    """The time of its last Fetch; None before the first."""
     last_caught_up_ms: int | None
     """The last time at which it had all that the leader had."""
     directory_id: UUID | None = None
-    """As it gave it itself; None before its first Fetch."""
+    """The directory id that it reported; None before its first Fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class QuorumStatus:
     voter_set: tuple[Voter, ...] = ()
     """The voters in effect here, with their addresses."""
     voters_offset: Offset = NOT_IN_LOG
-    """Where the record stands that names them; `NOT_IN_LOG` if no record does."""
+    """The offset of the record that names them; `NOT_IN_LOG` if no record does."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What no honest peer says: numbers out of bounds, and names that cannot be.
+"""Checks of messages that no honest peer sends: numbers out of bounds, impossible names.
 
 A message comes from the network, and nothing authenticates who sent it. What fails here is refused
 or dropped and logged, and changes nothing. The codec has checked the types.
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 EPOCH_MAX = (1 << 31) - 2
 """A batch has 32 bits for its epoch, and a candidate needs the next one."""
 EPOCH_JUMP_MAX = 1 << 24
-"""How far a peer's epoch may be ahead: no quorum elects as often while a replica is away, and one
-forged message must not use up the epochs that there are."""
+"""The bound on how far a peer's epoch may be ahead: no quorum elects as often while a replica is
+away, and one forged message must not use up the epochs that there are."""
 OFFSET_MAX = (1 << 62) - 1
 NODE_ID_MAX = (1 << 31) - 1
 HOST_CHARACTERS_MAX = 255
@@ -94,7 +94,7 @@ def is_endpoint(endpoint: LeaderEndpoint) -> bool:
 
 
 def claimed_sender(request: Request) -> NodeId | None:
-    """Which node a request says it comes from; None for those that anybody may send."""
+    """Return the node that a request claims to come from; None if any client may send it."""
     match request:
         case VoteRequest(candidate=replica):
             return replica.node_id

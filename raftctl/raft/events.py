@@ -133,7 +133,7 @@ class SnapshotRefused:
     """The fetched snapshot is damaged, or its beginning is gone (row Q12): fetch it again."""
 
     why: str = ""
-    """Which file, where, and what is wrong with it: for the node's log."""
+    """The reason for the node's log: the file, the place, and what is wrong with it."""
 
 
 Event = (

@@ -28,7 +28,7 @@ class ReplicaKey:
 
     node_id: NodeId
     directory_id: UUID | None
-    """None only in a static configuration that does not know directory ids yet."""
+    """The directory; None only in a static configuration that does not know directory ids yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class FetchRequest:
     max_bytes: int
     max_wait_ms: int
     high_watermark: Offset = Offset(0)
-    """What the replica knows to be committed: if the leader knows more it answers at once."""
+    """The high watermark that the replica knows: if the leader's is higher it answers at once."""
     fetch_id: int = 0
     """Any number; the answer repeats it."""
     seen_round: int = 0
@@ -193,7 +193,7 @@ class FetchSnapshotRequest:
     replica: ReplicaKey
     snapshot_id: OffsetAndEpoch
     position: int
-    """In bytes; what is below it the replica has already."""
+    """The offset in bytes; the replica has everything below."""
     max_bytes: int
     fetch_id: int = 0
     """Any number; the answer repeats it."""
@@ -208,7 +208,7 @@ class FetchSnapshotResponse:
     leader_id: NodeId
     position: int
     size: int
-    """Of the whole file, in bytes."""
+    """The size of the whole file, in bytes."""
     data: bytes
     fetch_id: int = 0
     leader_endpoint: LeaderEndpoint | None = None
@@ -220,7 +220,7 @@ class TransferLeadershipRequest:
 
     target: NodeId
     seen: OffsetAndEpoch | None = None
-    """What the operator has seen of the quorum, as in `AddVoterRequest`; only its epoch counts."""
+    """The quorum as the operator saw it, as in `AddVoterRequest`; only its epoch counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +243,9 @@ class AddVoterRequest:
 
     voter: Voter
     seen: OffsetAndEpoch | None = None
-    """Where the voters' record stood, and in which epoch, as the operator decided.
-
-    The leader refuses what was decided on other voters, or in another epoch: it may have come late,
-    after its repetition and what was done since (decision 0019). None: whatever there is.
-    """
+    """The offset of the voters' record, and its epoch, as the operator decided. The leader refuses
+    a decision on other voters, or of another epoch: it may have come late, after its repetition and
+    the changes since (decision 0019). None: no condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +281,7 @@ class ChangeVotersResponse:
 
 ChangeVotersRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 OperatorRequest = ChangeVotersRequest | TransferLeadershipRequest
-"""What is asked of a leader and must not be done long after it was asked."""
+"""The requests to a leader that must not be carried out long after they were sent."""
 
 Request = (
     VoteRequest

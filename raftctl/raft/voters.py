@@ -1,4 +1,4 @@
-"""Who may vote, what a majority of them has, and how that changes with the log.
+"""Voter sets: their members, the progress of a majority, and changes by the log.
 
 A static set comes from the configuration (`controller.quorum.voters`): directory ids are unknown,
 and any directory of that node id is the voter. A dynamic set comes from a `VotersRecord`, a control
@@ -92,7 +92,7 @@ class VoterSet:
         return ordered[self.majority - 1]
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """With this voter in place of whichever has its node id."""
+        """Return the set with this voter in place of the one with its node id, if any."""
         others = [v for v in self.voters if v.replica.node_id != voter.replica.node_id]
         return VoterSet([*others, voter], dynamic=True)
 

@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol tell each other: subscriptions and assignments.
+"""Messages between consumers of the classic protocol: subscriptions and assignments.
 
 To the classic protocol these are bytes that members and their leader exchange. The coordinator
 reads them to say which topics a group reads, and when such members share a group with members of
@@ -73,9 +73,9 @@ class Subscription(NamedTuple):
     """Metadata of a consumer that joins."""
 
     topics: tuple[str, ...]
-    """In order, each once."""
+    """The topics in order, each once."""
     owned: frozenset[TopicPartition] = frozenset()
-    """What it has not let go of; an assignor that is not cooperative lets go of all."""
+    """The partitions that it has not revoked; an assignor that is not cooperative revokes all."""
     rack_id: str | None = None
 
 

@@ -67,9 +67,10 @@ class Member:
     syncing: int | None = None
     """The request id of its SyncGroup that waits for the leader."""
     is_new: bool = True
-    """Whether it has not been in a generation yet."""
+    """True until it has been in a generation."""
     epochs: range | None = None
-    """Where it may stand in the group of KIP-848 that this was, until it is in a generation."""
+    """The epochs that it may be in, in the group of KIP-848 that this was, until it is in a
+    generation."""
 
     @property
     def is_static(self) -> bool:
@@ -94,12 +95,12 @@ class Group:
     group_id: str
     state: State = State.EMPTY
     protocol_type: str | None = None
-    """None for a group that only commits offsets."""
+    """The type; None for a group that only commits offsets."""
     generation: int = 0
     protocol: str | None = None
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
-    """In the order in which they came: the first leads."""
+    """The members in the order in which they came: the first leads."""
     statics: dict[str, str] = field(default_factory=dict)
     """Instance id to member id."""
     pending: dict[str, None] = field(default_factory=dict)
@@ -107,11 +108,11 @@ class Group:
     unsynced: dict[str, None] = field(default_factory=dict)
     """Members of this generation that have not asked for their assignment."""
     state_wall_ms: int = -1
-    """When it came into its state."""
+    """The time at which it came into its state."""
     joined_lately: bool = False
-    """Whether somebody joined during the present initial delay."""
+    """True if a member joined during the present initial delay."""
     delaying: bool = False
-    """Whether the first member still waits for others."""
+    """True while the first member still waits for others."""
     delay_left_ms: int = 0
     begun: int = field(init=False, compare=False, default=0)
     """The newest generation that has begun."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from raftctl.timers import Timers
 
 NEW_MEMBER_JOIN_MS = 300_000
-"""How long a new member may wait for the others: it cannot send heartbeats meanwhile."""
+"""The time for which a new member may wait for the others: it cannot send heartbeats meanwhile."""
 _REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -69,9 +69,9 @@ class Rebalancer:
         new_uuid: Callable[[], str],
     ) -> None:
         self.now = Now(0, 0)
-        """To be set before each call."""
+        """The time, to be set before each call."""
         self.effects: list[Effect] = []
-        """For the caller to take."""
+        """The effects for the caller to take."""
         self.entered: list[Group] = []
         """Groups that have changed their state in this event."""
         self._groups = groups

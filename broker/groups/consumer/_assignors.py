@@ -25,7 +25,7 @@ class Subscription(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: frozenset[UUID]
-    """Of those that exist."""
+    """The ids of those topics that exist."""
 
 
 def assign_range(
@@ -188,4 +188,4 @@ class _Balance:
 
 
 ASSIGNORS = {"uniform": assign_uniform, "range": assign_range}
-"""By the names that clients and `group.consumer.assignors` use."""
+"""The assignors by the names that clients and `group.consumer.assignors` use."""

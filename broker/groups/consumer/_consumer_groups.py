@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 SESSION = "consumer session"
 REVOCATION = "consumer revocation"
 TURN = "consumer turn"
-"""Of members of the classic protocol: until then they are to join, or to ask what they have."""
+"""The timer of classic members: until it ends they must join, or ask for their assignment."""
 TIMERS = (SESSION, REVOCATION, TURN)
 REGEX_REFRESH_MIN_MS = 10_000
 """Topics come and go: expressions are not looked at again before this time has passed."""
@@ -106,7 +106,7 @@ class Step:
 
 
 class ConsumerGroups:
-    """Of one partition of `__consumer_offsets`."""
+    """The groups of KIP-848 of one partition of `__consumer_offsets`."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ConsumerGroups:
         new_uuid: Callable[[], str],
     ) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
-        """For others to read only."""
+        """The groups, for others to read only."""
         self._journal = journal
         self._timers = timers
         self._settings = settings

@@ -162,6 +162,6 @@ def owned_slots(request: ConsumerHeartbeat) -> frozenset[Slot] | None:
 
 
 def is_full(request: ConsumerHeartbeat) -> bool:
-    """Whether the request has every field: the member has not got the last response."""
+    """Return True if the request has every field: the member has not got the last response."""
     names = request.topic_names is not None or request.topic_regex is not None
     return names and request.rebalance_timeout_ms >= 0 and request.owned is not None

@@ -56,9 +56,9 @@ class MemberState(enum.IntEnum):
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It is to let go of partitions before it comes to the next epoch."""
+    """The member must revoke partitions before it comes to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not let go of."""
+    """The member waits for partitions that others have not revoked."""
 
 
 class State(enum.Enum):
@@ -101,9 +101,9 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: frozenset[Slot] = frozenset()
     revoking: frozenset[Slot] = frozenset()
-    """What it has yet to let go of."""
+    """The partitions that it has yet to revoke."""
     classic: ClassicMember | None = None
-    """None of a member of the consumer protocol."""
+    """The classic protocol's fields; None for a member of the consumer protocol."""
 
     @property
     def holds(self) -> frozenset[Slot]:
@@ -147,13 +147,13 @@ class ConsumerGroup:
     statics: dict[str, str] = field(default_factory=dict)
     """Instance id to member id."""
     owners: dict[Slot, str] = field(default_factory=dict)
-    """Who holds each partition."""
+    """The member that holds each partition."""
     known_topics: TopicsImage | None = None
     """The topics for which the hash was looked at last. This and what follows is not of the log."""
     known_names: Map[str, UUID] | None = None
     """The topics for which the regular expressions were looked at last."""
     resolve_again_ms: int = 0
-    """When they may be looked at again."""
+    """The time from which they may be looked at again."""
 
     # --- invariants -----------------------------------------------------------------------------
 
