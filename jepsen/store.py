@@ -27,6 +27,7 @@ from jepsen.core.spec import RunSpec
 from jepsen.errors import InputError
 from jepsen.history.formats import HistoryWriter, read_history
 from jepsen.history.parquet import available, write_parquet
+from jepsen.nemesis.plan import plan_from_json
 
 if TYPE_CHECKING:
     from jepsen.history import Op
@@ -150,6 +151,12 @@ class RunFolder:
     def write_plan(self, plan: Plan) -> None:
         """Keep the faults that struck, as a plan that repeats them."""
         self._write(PLAN_FILE, [fault.to_json() for fault in plan])
+
+    @property
+    def plan(self) -> Plan | None:
+        """The faults that struck; None if that was not kept."""
+        path = self.path / PLAN_FILE
+        return plan_from_json(self._read(PLAN_FILE)) if path.is_file() else None
 
     def write_results(self, document: dict[str, Any]) -> None:
         """Keep the verdicts."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.verdict import Verdict
     from jepsen.nemesis.plan import Plan
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 SEED_MAX = 1_000_000
 ACKS = ("all", "1", "0")
@@ -149,8 +150,13 @@ def plan_of(text: str) -> Plan:
         raise InputError(f"--plan: not valid JSON: {error}") from None
 
 
-def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
-    """Run and judge a test in a new folder of the store. InputError, and then there is none."""
+def run_one(
+    spec: RunSpec, store: Path, seeds: ForkServers | None = None
+) -> tuple[RunFolder, dict[str, Verdict]]:
+    """Run and judge a test in a new folder of the store. InputError, and then there is none.
+
+    `seeds`: fork servers of the simulator for a test of `--env sim`.
+    """
     check_spec(spec)
     if spec.env == "external":
         # Needs a client of Kafka, which other tests do without.
@@ -162,7 +168,7 @@ def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
         asyncio.run(check)
     folder = RunFolder.create(store, spec, rerun_command(spec))
     with _progress() as report:
-        return folder, run_and_judge(folder, report)
+        return folder, run_and_judge(folder, report, seeds)
 
 
 def rerun_command(spec: RunSpec) -> str:
@@ -170,8 +176,10 @@ def rerun_command(spec: RunSpec) -> str:
     external = spec.env == "external"
     options = {
         "--env": spec.env,
-        "--nemesis": "" if spec.plan else ",".join(spec.nemesis),
-        "--plan": json.dumps([fault.to_json() for fault in spec.plan]) if spec.plan else "",
+        "--nemesis": ",".join(spec.nemesis) if spec.plan is None else "",
+        "--plan": (
+            "" if spec.plan is None else json.dumps([fault.to_json() for fault in spec.plan])
+        ),
         **_common(spec),
         "--keys": str(spec.keys),
         "--ops-per-key": str(spec.ops_per_key),

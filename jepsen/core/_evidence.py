@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jepsen.checkers.registry import CHECKERS
 from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
 from jepsen.core.spec import workload_of
 from jepsen.generator.core import NEMESIS, NOTHING, SECOND_NS
@@ -37,22 +38,32 @@ class Ending(NamedTuple):
     """What was seen of the nodes themselves and is never allowed, whatever clients saw."""
     interrupted_s: float | None = None
     """When the test was interrupted, in seconds of the test; None: it was not."""
+    checkers: tuple[str, ...] = ()
+    """Those that a scenario of the simulator notes its history for, by name."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that `from_json` reads."""
         broken = [{"name": one.name, "detail": dict(one.detail)} for one in self.broken]
-        return {"broken": broken, "interrupted_s": self.interrupted_s}
+        checkers = list(self.checkers)
+        return {"broken": broken, "interrupted_s": self.interrupted_s, "checkers": checkers}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Ending:
         """KeyError, TypeError for anything else."""
         at_s = document["interrupted_s"]
         broken = tuple(Anomaly(one["name"], one["detail"]) for one in document["broken"])
-        return cls(broken, None if at_s is None else float(at_s))
+        checkers = tuple(map(str, document["checkers"]))
+        return cls(broken, None if at_s is None else float(at_s), checkers)
 
 
-def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
-    """By checker; with what the history does not prove (`jepsen.core._evidence`)."""
+def judge(spec: RunSpec, history: Sequence[Op], ending: Ending | None = None) -> dict[str, Verdict]:
+    """By checker; with what the history does not prove (`jepsen.core._evidence`).
+
+    A scenario of the simulator has seen to that itself, and named its checkers at its end.
+    """
+    if spec.is_scenario:
+        names = () if ending is None else ending.checkers
+        return {name: CHECKERS[name](history) for name in names}
     workload = workload_of(spec)
     found = {name: checker(history) for name, checker in workload.checkers.items()}
     return found | unproven(spec, history, ends=workload.final is not NOTHING)

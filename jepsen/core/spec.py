@@ -51,6 +51,7 @@ class RunSpec:
     """All that makes a run: with `env` sim the same specification is the same run."""
 
     workload: str
+    """Of `WORKLOADS`; with `env` sim also a scenario, which is all of a test, `module:function`."""
     env: str = "local"
     nemesis: tuple[str, ...] = ()
     time_limit_s: float = 30.0
@@ -79,13 +80,24 @@ class RunSpec:
     """Operations a second that must have succeeded, so that the run shows anything."""
     network: str = RELAYS
     """Of `local`: one of NETWORKS."""
-    plan: Plan = ()
+    plan: Plan | None = None
     """Faults in place of random ones; `nemesis` then names their packages (`with_plan`)."""
 
     @property
     def name(self) -> str:
         """Name of the test: workload, environment and faults."""
-        return "-".join([self.workload, self.env, *(self.nemesis or ["healthy"])])
+        workload = self.workload.replace(":", ".")
+        return "-".join([workload, self.env, *(self.nemesis or [self.without_nemesis])])
+
+    @property
+    def without_nemesis(self) -> str:
+        """The word for no faults of `nemesis`: none, or those that a scenario draws."""
+        return "own" if self.is_scenario and self.plan is None else "healthy"
+
+    @property
+    def is_scenario(self) -> bool:
+        """Whether the simulator has all of the test: its cluster, clients and faults."""
+        return ":" in self.workload
 
     def with_plan(self, plan: Plan) -> RunSpec:
         """Return the same test with these faults, and no others."""
@@ -106,7 +118,7 @@ class RunSpec:
             **{one.name: getattr(self, one.name) for one in fields(self)},
             "nemesis": list(self.nemesis),
             "overrides": dict(self.overrides),
-            "plan": [fault.to_json() for fault in self.plan],
+            "plan": None if self.plan is None else [fault.to_json() for fault in self.plan],
         }
 
     @classmethod
@@ -116,7 +128,8 @@ class RunSpec:
         unknown = sorted(set(document) - known)
         if unknown or "workload" not in document:
             raise InputError(f"no test: it has {unknown}, or no workload")
-        plan = plan_from_json(document.get("plan", []))
+        plan = document.get("plan")
+        plan = None if plan is None else plan_from_json(plan)
         nemesis = tuple(document.get("nemesis", ()))
         return cls(**{**document, "nemesis": nemesis, "plan": plan})
 
@@ -151,6 +164,9 @@ def faults_ready(env: str, control: str = "") -> tuple[str, ...]:
 
 def check_spec(spec: RunSpec) -> None:
     """InputError for what cannot be run."""
+    if spec.is_scenario:
+        _check_scenario(spec)
+        return
     if spec.workload not in WORKLOADS:
         raise InputError(f"{spec.workload}: no workload; choose one of {', '.join(WORKLOADS)}")
     for name in spec.nemesis:
@@ -177,6 +193,14 @@ def check_spec(spec: RunSpec) -> None:
         and spec.env != "external"
     ):
         raise InputError(f"--replication {spec.replication}: there are {spec.brokers} brokers")
+
+
+def _check_scenario(spec: RunSpec) -> None:
+    if spec.env != "sim" or (spec.nemesis and spec.plan is None):
+        raise InputError(
+            f"{spec.workload}: a scenario has faults of its own: only with --env sim, "
+            "and with --plan in place of --nemesis"
+        )
 
 
 def _check_java(spec: RunSpec) -> None:

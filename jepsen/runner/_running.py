@@ -7,6 +7,7 @@ import contextlib
 import signal
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.replication.trace import LEADER, check_trace
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from jepsen.environments import Environment
     from jepsen.environments.local.environment import LocalEnvironment
     from jepsen.nemesis.plan import Places, Plan
+    from jepsen.simulator.runner.fork_server import ForkServers
     from jepsen.store import RunFolder
 
 TELL_S = 1.0
@@ -81,15 +83,19 @@ class Progress:
         return f"{line}; faults: {format_faults(self._struck)}; last: {self._fault}"
 
 
-def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, Verdict]:
+def run_and_judge(
+    folder: RunFolder, tell: Callable[[str], None], seeds: ForkServers | None = None
+) -> dict[str, Verdict]:
     """Run the test of a new folder and keep the verdicts there.
 
+    `seeds`: fork servers of the simulator, for which a test of `--env sim` is a seed.
     Ctrl-C ends the test early: the cluster is healed, and what there is is judged. A run that is
     refused, or interrupted before it begins, leaves no folder; one that breaks off is kept aside
     (`RunFolder.put_aside`), where the exception's note says.
     """
     try:
-        ending = _RUNNERS[folder.spec.env](folder, folder.spec, tell)
+        run = _RUNNERS[folder.spec.env] if seeds is None else partial(_run_sim, seeds=seeds)
+        ending = run(folder, folder.spec, tell)
     except (InputError, KeyboardInterrupt):
         folder.remove()
         raise
@@ -99,7 +105,8 @@ def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, V
     folder.write_ending(ending.to_json())
     try:
         folder.write_parquet()
-        folder.write_plan(performed(folder.history()))
+        if folder.plan is None:
+            folder.write_plan(performed(folder.history()))
         verdicts = judge_folder(folder)
     except Exception as error:
         _put_aside(folder, error)
@@ -117,7 +124,7 @@ def judge_folder(folder: RunFolder) -> dict[str, Verdict]:
     """Judges what is in the folder and keeps the verdicts there."""
     history, spec = folder.history(), folder.spec
     ending = ending_of(folder)
-    verdicts = judge(spec, history) | judge_servers_of(folder, history)
+    verdicts = judge(spec, history, ending) | judge_servers_of(folder, history)
     verdicts |= cut_short(spec, history, ending)
     if spec.env == "sim":
         verdicts[PROPERTIES] = judge_steps(ending)
@@ -164,7 +171,7 @@ def shrink(folder: RunFolder, run: Callable[[RunSpec], Valid]) -> Plan | None:
     InputError for a run without faults.
     """
     spec = folder.spec
-    plan = spec.plan or performed(folder.history())
+    plan = spec.plan or folder.plan or performed(folder.history())
     if not plan:
         raise InputError(f"{folder.path}: no fault struck in this run")
 
@@ -178,15 +185,20 @@ def shrink(folder: RunFolder, run: Callable[[RunSpec], Valid]) -> Plan | None:
     return tuple(plan[place] for place in places)
 
 
-def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
+def _run_sim(
+    folder: RunFolder, spec: RunSpec, tell: Callable[[str], None], seeds: ForkServers | None = None
+) -> Ending:
     """A seed of the simulator, which writes the history and the ending into the folder."""
     from jepsen.simulator.runner.determinism import run_in_subprocess
 
     tell(f"seed {spec.seed}: {spec.time_limit_s:g} virtual seconds")
-    scenario = f"jepsen.simulator.environment:{spec.workload}"
+    scenario = (
+        spec.workload if spec.is_scenario else f"jepsen.simulator.environment:{spec.workload}"
+    )
     options = ["--folder", str(folder.path)]
     try:
-        result = run_in_subprocess(scenario, spec.seed, options=options, timeout_s=None)
+        run = run_in_subprocess if seeds is None else seeds.run
+        result = run(scenario, spec.seed, options=options, timeout_s=None)
     except KeyboardInterrupt:
         history = folder.history()
         return Ending(interrupted_s=history[-1].time / SECOND_NS if history else 0.0)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.verdict import Valid
 
-HEALTHY = "healthy"
 MINUTE_S = 60
 IMPOSSIBLE = "-"
 """Where a workload has nothing that such a fault could break."""
@@ -61,7 +61,7 @@ class Cell:
     @property
     def nemesis(self) -> str:
         """The column of the matrix."""
-        return ",".join(self.spec.nemesis) or HEALTHY
+        return ",".join(self.spec.nemesis) or self.spec.without_nemesis
 
     @property
     def judged(self) -> bool:
@@ -102,18 +102,30 @@ def matrix(
 
 
 def _meet(workload: str, nemesis: Sequence[str]) -> bool:
+    if ":" in workload:
+        # A scenario has faults of its own.
+        return not nemesis
     return workload in LOG_WORKLOADS or not set(nemesis) & set(LOG_FAULTS)
 
 
 def table(cells: Sequence[Cell]) -> list[list[str]]:
     """Return the matrix in words: a row a workload, a column a nemesis, with a head for each."""
-    words = {(one.spec.workload, one.nemesis): one.word for one in cells}
+    words: dict[tuple[str, str], list[str]] = {}
+    for one in cells:
+        words.setdefault((one.spec.workload, one.nemesis), []).append(one.word)
     columns = list(dict.fromkeys(one.nemesis for one in cells))
     rows = list(dict.fromkeys(one.spec.workload for one in cells))
     return [
         ["", *columns],
-        *([row, *(words.get((row, column), IMPOSSIBLE) for column in columns)] for row in rows),
+        *([row, *(_together(words.get((row, column), ())) for column in columns)] for row in rows),
     ]
+
+
+def _together(words: Sequence[str]) -> str:
+    """The verdicts of all seeds of one test: one as it is, of several their numbers."""
+    if len(words) <= 1:
+        return words[0] if words else IMPOSSIBLE
+    return ", ".join(f"{count} {word}" for word, count in Counter(words).items())
 
 
 def text(cells: Sequence[Cell]) -> list[str]:

@@ -7,15 +7,14 @@ some away. A run remembers and prints what it began with, so that a failing one 
 
 from __future__ import annotations
 
-import argparse
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+
+from jepsen.nemesis.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-T = TypeVar("T")
+    import argparse
 
 _SIZE = re.compile(r"^size: faults=(\d+) operations=(\d+)$", re.MULTILINE)
 
@@ -26,15 +25,20 @@ class Cuts:
 
     faults: tuple[int, ...] | None = None
     operations: int | None = None
+    plan: Plan | None = None
+    """The faults of the run, where they do not follow from the seed."""
+    kept: Plan | None = field(default=None, init=False, compare=False)
+    """The faults that the run had; None before it asked for them."""
     had_faults: int = field(default=0, init=False)
     had_operations: int = field(default=0, init=False)
 
-    def keep_faults(self, plan: Sequence[T]) -> tuple[T, ...]:
+    def keep_faults(self, drawn: Plan) -> Plan:
         """Return the part of the plan that is kept, in order."""
+        plan = drawn if self.plan is None else self.plan
         self.had_faults = len(plan)
-        if self.faults is None:
-            return tuple(plan)
-        return tuple(plan[number] for number in self.faults if number < len(plan))
+        places = range(len(plan)) if self.faults is None else self.faults
+        self.kept = tuple(plan[number] for number in places if number < len(plan))
+        return self.kept
 
     def keep_operations(self, count: int) -> int:
         """Return how many of `count` operations are kept."""
@@ -65,14 +69,6 @@ class Cuts:
         """Add those options to a parser of a command line."""
         parser.add_argument("--faults", help="keep only the faults of these places, or none: 0,3,4")
         parser.add_argument("--operations", type=int, help="at most so many operations a client")
-
-    @staticmethod
-    def from_options(options: Sequence[str]) -> Cuts:
-        """Return the cuts that `options` ask for."""
-        parser = argparse.ArgumentParser()
-        Cuts.add_options(parser)
-        parsed = parser.parse_args(options)
-        return Cuts.parse(parsed.faults, parsed.operations)
 
     @staticmethod
     def parse(faults: str | None, operations: int | None) -> Cuts:

@@ -304,13 +304,15 @@ COMPLAINTS = {
 
 _VIOLATION = re.compile(r"\bViolation(?:: |\([\"'])(\w+):")
 """Raised, or told of after what went wrong first, as when a client fails on what it reads."""
+_ANOMALY = re.compile(r"^\w+: ([\w-]+: \{.*)", re.MULTILINE)
+"""Found by a checker in the history that the scenario noted."""
 _ASSERTION = re.compile(r"\bAssertionError: (.*)")
 _INVARIANT = re.compile(r"\bInvariantViolation: (.*)")
 
 
 def broken_property(output: str) -> str:
     """The property that a failed run names in its output."""
-    for pattern in (_VIOLATION, _ASSERTION, _INVARIANT):
+    for pattern in (_VIOLATION, _ANOMALY, _ASSERTION, _INVARIANT):
         found = pattern.search(output)
         if found is not None and pattern is _VIOLATION:
             return found[1]

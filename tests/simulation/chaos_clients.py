@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,16 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from broker.protocol.versions import ApiKey
-from jepsen.checkers.kafka import check_kafka
 from jepsen.history import Op, OpType
 from jepsen.simulator.cluster import BROKER_PORT
+from jepsen.simulator.kernel import START_S
 from raftctl.metadata.requests.admin import UPGRADE
 from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jepsen.simulator.world import SimRuntime
+    from jepsen.simulator.world import SimRuntime, World
 
 TOPIC = "events"
 REQUEST_TIMEOUT_MS = 3_000
@@ -70,17 +71,31 @@ class Ledger:
         self._ended.add(invoked.index)
         self.history.append(replace(invoked, time=_now_ns(), type=OpType.OK, value=value))
 
-    def judge(self, found: dict[tuple[int, int], bytes]) -> list[str]:
-        """What is wrong with all that is there in the end."""
+    def hand_over(
+        self,
+        world: World,
+        found: Mapping[tuple[int, int], bytes],
+        faults: Sequence[Op] = (),
+    ) -> None:
+        """Notes the history in the world, which has it judged; `found` is all there in the end."""
         logs: dict[str, list[tuple[int, bytes]]] = {}
         for (partition, offset), value in sorted(found.items()):
             logs.setdefault(str(partition), []).append((offset, value))
-        last = Op(0, 0, self.process(), OpType.INVOKE, "final-poll", [["poll"]])
-        history = [*self._by_outcome(), last, replace(last, type=OpType.OK, value=[["poll", logs]])]
-        verdict = check_kafka([replace(op, index=at) for at, op in enumerate(history)])
-        wrong = [f"{one.name}: {dict(one.detail)}" for one in verdict.anomalies]
+        last = Op(0, _now_ns(), self.process(), OpType.INVOKE, "final-poll", [["poll"]])
+        polled = [last, replace(last, type=OpType.OK, value=[["poll", logs]])]
+        began_ns = round(START_S * 1e9)
+        history = [
+            replace(op, time=op.time - began_ns, value=_text(op.value))
+            for op in (*self._by_outcome(), *(polled if found else ()))
+        ]
+        for at, op in enumerate(sorted([*history, *faults], key=lambda op: op.time)):
+            world.note(replace(op, index=at))
+        world.checkers.append("kafka")
+
+    def judge(self, found: dict[tuple[int, int], bytes]) -> list[str]:
+        """What is wrong with all that is there in the end, beside what the checker finds."""
         # The checker does not count on a last poll that is complete; this one is.
-        wrong += [
+        wrong = [
             f"{where} is gone from the log, a reader saw {value!r}"
             for where, value in self.seen.items()
             if where not in found
@@ -103,11 +118,20 @@ class Ledger:
             if acknowledged:
                 yield replace(op, value=acknowledged)
                 told = [["send", key, [offsets[value], value]] for _, key, value in acknowledged]
-                late.append(replace(op, type=OpType.OK, value=told))
+                late.append(replace(op, time=_now_ns(), type=OpType.OK, value=told))
             unknown = [one for one in op.value if one[2] not in offsets]
             if unknown:
                 yield replace(op, process=self.process(), value=unknown)
         yield from late
+
+
+def _text(value: Any) -> Any:
+    """The value with text for bytes, as JSON has it."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, Mapping):
+        return {key: _text(one) for key, one in value.items()}
+    return [_text(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _now_ns() -> int:

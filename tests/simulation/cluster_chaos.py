@@ -278,6 +278,8 @@ class Chaos:
         self.cluster = cluster = self.make_cluster(world, overrides)
         self.progress = Progress(cluster)
         self._ledger = Ledger()
+        self._found: dict[tuple[int, int], bytes] = {}
+        """All records that are there in the end."""
         self._partitions = source.randint(1, PARTITIONS_MAX)
         self._operations = world.cuts.keep_operations(source.randint(10, OPERATIONS_MAX))
         self._topics = source.randint(0, TOPICS_CREATED_MAX)
@@ -340,7 +342,13 @@ class Chaos:
         return []
 
     async def run(self) -> None:
-        """All phases, in order."""
+        """All phases, in order; however they end, there is a history of it."""
+        try:
+            await self._phases()
+        finally:
+            self._ledger.hand_over(self.world, self._found, self._nemesis.history)
+
+    async def _phases(self) -> None:
         await self.begin()
         watching = asyncio.create_task(self.progress.watch())
         for phase in (self.go_wrong, self.recover, self.judge):
@@ -401,8 +409,9 @@ class Chaos:
         reading = partial(read_all, self.cluster.bootstrap, self._partitions)
         final = self.world.start("final-reader", reading).done
         await self._answered([final])
-        await self._until(lambda: self._ledger.seen == final.result(), RECOVERY_S, "all is read")
-        wrong = self._ledger.judge(final.result())
+        self._found = final.result()
+        await self._until(lambda: self._ledger.seen == self._found, RECOVERY_S, "all is read")
+        wrong = self._ledger.judge(self._found)
         image = self.active().loader.image
         wrong += [
             f"topic {name} is gone"

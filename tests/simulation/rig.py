@@ -67,6 +67,7 @@ class Rig:
         last = Writer("w1", cluster.bootstrap, self.ledger, 1, PATIENCE_S)
         await self.run("last-writer", last.write_until_acknowledged)
         found = await self.run("final-reader", partial(read_all, cluster.bootstrap, 1))
+        self.ledger.hand_over(self.world, found)
         wrong = self.ledger.judge(found)
         assert not wrong, "\n".join(wrong)
 

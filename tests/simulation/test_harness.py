@@ -15,6 +15,7 @@ from jepsen.nemesis.plan import PACKAGES, Fault
 if TYPE_CHECKING:
     from jepsen.simulator.runner.fork_server import ForkServers
 
+CHAOS = "tests.simulation.cluster_chaos:chaos"
 SHORT = ["--time-limit", "3", "--rate", "15", "--interval", "0.7"]
 
 
@@ -76,6 +77,38 @@ def test_a_plan_has_faults_that_only_simulated_machines_have(
         (one.kind, one.nodes, one.amount) for one in plan
     ]
     assert [round(one.for_ms, -2) for one in struck] == [900, 400, 500, 600]
+
+
+@pytest.mark.req("J1", "J2")
+def test_a_scenario_is_a_test_whose_faults_can_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [CHAOS, "--seed", "3"]
+    drawn = run_test(tmp_path, capsys, *words)
+    assert {name: one["valid"] for name, one in drawn["checkers"].items()} == {
+        "kafka": True,
+        "simulator-properties": True,
+    }
+    plan = json.loads((tmp_path / "latest" / "plan.json").read_text())
+    assert len(plan) > 3
+    assert sum(drawn["faults"].values()) <= len(plan)
+    one = run_test(tmp_path, capsys, *words, "--plan", json.dumps(plan[:1]))
+    assert json.loads((tmp_path / "latest" / "plan.json").read_text()) == plan[:1]
+    assert sum(one["faults"].values()) <= 1
+    assert run_test(tmp_path, capsys, *words, "--plan", "[]")["faults"] == {}
+
+
+@pytest.mark.req("J1", "J2")
+def test_seeds_of_a_scenario_are_tests_of_a_matrix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["test-all", "--env", "sim", "--workload", f"{CHAOS},set", "--nemesis", "kill"]
+    words += ["--seeds", "2", "--seed", "1", "--jobs", "2", *SHORT, "--store", str(tmp_path)]
+    assert run(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3].split() == ["own", "healthy", "kill"]
+    assert lines[-2].split() == [CHAOS, "2", "valid", "-", "-"]
+    assert lines[-1].split() == ["set", "-", *["2", "valid"] * 2]
 
 
 @pytest.mark.req("J2")

@@ -34,7 +34,7 @@ def shrink(
     def repeat(spec: RunSpec) -> Valid:
         folder, verdicts = options.run_one(spec, Path(store))
         valid = overall(verdicts)
-        tell(f"{len(spec.plan)} faults: {WORDS[valid]}  {folder.path}")
+        tell(f"{len(spec.plan or ())} faults: {WORDS[valid]}  {folder.path}")
         return valid
 
     plan = smallest_of(RunFolder.open(run), repeat)

@@ -17,6 +17,8 @@ import signal
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jepsen.checkers.verdict import Valid, Verdict
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 
 logger = logging.getLogger(__name__)
@@ -46,12 +49,12 @@ FOUND_MAX = 5
 """Reasons shown of one checker; all are in the run's folder."""
 
 
-def run_cell(cell: Cell, store: Path) -> Cell | None:
+def run_cell(cell: Cell, store: Path, seeds: ForkServers | None = None) -> Cell | None:
     """The test with what came of it, whatever it raised; None if somebody wants an end."""
     began_s = time.monotonic()
     spec = cell.spec
     try:
-        folder, verdicts = options.run_one(spec, store)
+        folder, verdicts = options.run_one(spec, store, seeds)
     except KeyboardInterrupt:
         return None
     except InputError as error:
@@ -261,6 +264,24 @@ def side_by_side(
 
 FAILED = 255
 
+WorkloadsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="W,...",
+        help="Workloads; default: all of the environment. Env sim: also MODULE:FUNCTION.",
+    ),
+]
+ColumnsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FAULT,...",
+        help="Faults of one column; repeat it. Default: a column for each fault of "
+        f"{', '.join(PACKAGES)}.",
+    ),
+]
+SeedsOption = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Runs of each test, with N seeds from --seed on.")
+]
 ResumeOption = Annotated[
     str,
     typer.Option(
@@ -276,24 +297,15 @@ JobsOption = Annotated[
 
 
 def run(
-    workload: Annotated[
-        list[str] | None,
-        typer.Option(metavar="W,...", help="Workloads; default: all of the environment."),
-    ] = None,
+    workload: WorkloadsOption = None,
     env: options.EnvOption = "local",
-    nemesis: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FAULT,...",
-            help="Faults of one column; repeat it. Default: a column for each fault of "
-            f"{', '.join(PACKAGES)}.",
-        ),
-    ] = None,
+    nemesis: ColumnsOption = None,
     time_limit: options.TimeLimitOption = 30.0,
     rate: options.RateOption = 50.0,
     concurrency: options.ConcurrencyOption = 6,
     interval: options.IntervalOption = 4.0,
     seed: options.SeedOption = None,
+    seeds: SeedsOption = 1,
     controllers: options.ControllersOption = 3,
     brokers: options.BrokersOption = 3,
     replication: options.ReplicationOption = 3,
@@ -344,25 +356,35 @@ def run(
     )
     rows = [name for words in workload or () for name in options.comma_separated(words)]
     columns = [options.comma_separated(words) for words in nemesis or ()]
-    raise typer.Exit(_new(template, rows, columns, Path(store), output, jobs))
+    templates = [
+        replace(template, seed=one, topic=options.new_topic(env, one))
+        for one in range(seed, seed + seeds)
+    ]
+    raise typer.Exit(_new(templates, rows, columns, Path(store), output, jobs))
 
 
 def _new(
-    template: RunSpec,
+    templates: Sequence[RunSpec],
     rows: Sequence[str],
     columns: Sequence[Sequence[str]],
     store: Path,
     output: Output,
     jobs: int,
 ) -> int:
-    """Runs a new matrix, of all there is where nothing is asked for; the exit status."""
+    """Run a new matrix for each seed, of all there is where nothing is asked for.
+
+    Returns the exit status.
+    """
+    template = templates[0]
     env = template.env
     faults = columns or [(name,) for name in faults_ready(env, template.control)]
-    cells = list(matrix(template, rows or workloads_in(env), faults))
+    found = [list(matrix(one, rows or workloads_in(env), faults)) for one in templates]
+    cells = [cell for of_seed in found for cell in of_seed]
     _check_jobs(jobs, cells)
     for cell in cells:
         check_spec(cell.spec)
     command = options.matrix_command(template, rows, columns)
+    command += f" --seeds {len(templates)}" if len(templates) > 1 else ""
     return _all(new_matrix_folder(store), command, cells, store, output, jobs)
 
 
@@ -378,7 +400,9 @@ def _all(
         if output is Output.TABLE and ran.outcome is not None:
             say(f"{ran.outcome.folder or ran.spec.name} {ran.word}")
 
-    run_all = one_by_one if jobs == 1 else partial(side_by_side, jobs=jobs)
+    several = len({one.spec.seed for one in cells}) > 1 and cells[0].spec.env == "sim"
+    alone = one_by_one if jobs == 1 else partial(side_by_side, jobs=jobs)
+    run_all = partial(in_forks, jobs=jobs) if several else alone
     whole = run_all(cells, store, keep)
     _show(cells, output)
     tell(f"{summary(cells)}; kept in {folder}")
@@ -398,6 +422,30 @@ def one_by_one(cells: Sequence[Cell], store: Path, keep: Callable[[int, Cell], N
         if ran is None:
             return False
         keep(number, ran)
+    return True
+
+
+def in_forks(
+    cells: Sequence[Cell], store: Path, keep: Callable[[int, Cell], None], jobs: int
+) -> bool:
+    """Run seeds of the simulator in fork servers; False if somebody wants an end.
+
+    To start an interpreter takes as long as the run of a seed.
+    """
+    from jepsen.simulator.runner.fork_server import ForkServers
+
+    left = [number for number, cell in enumerate(cells) if not cell.judged]
+    with ForkServers(jobs) as seeds, ThreadPoolExecutor(jobs) as pool:
+        try:
+            for number, ran in zip(
+                left, pool.map(lambda one: run_cell(cells[one], store, seeds), left), strict=True
+            ):
+                if ran is None:
+                    return False
+                keep(number, ran)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            return False
     return True
 
 

@@ -7,8 +7,11 @@ guard refuses, is skipped.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jepsen.generator.core import NEMESIS
+from jepsen.history import Op, OpType
 from jepsen.nemesis import Injector
 from jepsen.nemesis.plan import begin_of, end_of, moments
 from jepsen.simulator.faults._machines import Machines
@@ -47,6 +50,8 @@ class PlannedNemesis:
         self._states = states
         self._machines = Machines(world, start=start, power_off=power_off, guard=guard, disks=disks)
         self._injector = Injector(self._machines)
+        self.history: list[Op] = []
+        """What it has done, in order; the indices are for whoever keeps it."""
         self.active: dict[int, Fault] = {}
         """The faults that began and have not ended yet, by their place in the plan."""
 
@@ -89,5 +94,12 @@ class PlannedNemesis:
 
     async def _perform(self, todos: Sequence[Todo]) -> None:
         for todo in todos:
-            await self._injector.perform(todo.f, todo.value)
+            op = Op(0, self._now_ns(), NEMESIS, OpType.INVOKE, todo.f, todo.value)
+            self.history.append(op)
+            value = await self._injector.perform(todo.f, todo.value)
+            op = replace(op, time=self._now_ns(), type=OpType.INFO, value=value)
+            self.history.append(op)
             assert not self._injector.failures, self._injector.failures
+
+    def _now_ns(self) -> int:
+        return round(self._world.elapsed_s * 1e9)

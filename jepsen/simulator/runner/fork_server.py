@@ -10,6 +10,7 @@ own, and its run is that of a new interpreter; a unit test compares their traces
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import faulthandler
 import importlib
@@ -21,10 +22,10 @@ from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from jepsen.simulator.cuts import Cuts
+from jepsen.errors import InputError
 from jepsen.simulator.runner import determinism
 from jepsen.simulator.runner.determinism import SUBPROCESS_TIMEOUT_S, RunResult
-from jepsen.simulator.runner.run import load, run_seed
+from jepsen.simulator.runner.run import add_options, load, run_seed
 from raftctl.localcluster.fork_server import ForkServer, fork, serve
 
 if TYPE_CHECKING:
@@ -59,12 +60,12 @@ class ForkServers:
         seed: int,
         *,
         options: Sequence[str] = (),
-        timeout_s: float = SUBPROCESS_TIMEOUT_S,
+        timeout_s: float | None = SUBPROCESS_TIMEOUT_S,
     ) -> RunResult:
         """Run the scenario `module:function` with one seed; wait for an idle server.
 
-        `options` are those of `Cuts.options`. A run that takes longer than `timeout_s` fails and
-        says where it was.
+        `options` are those of `add_options`. A run that takes longer than `timeout_s` fails and
+        says where it was; None: it may take any time.
         """
         server = self._idle.get()
         try:
@@ -91,7 +92,7 @@ class ForkServers:
 
 
 def _run(
-    server: ForkServer, target: str, seed: int, options: Sequence[str], timeout_s: float
+    server: ForkServer, target: str, seed: int, options: Sequence[str], timeout_s: float | None
 ) -> RunResult:
     """Ask for one run and wait for its end, which is never later than its time-out."""
     request = {"target": target, "seed": seed, "options": options, "timeout_s": timeout_s}
@@ -132,10 +133,17 @@ def _run_in_child(request: dict[str, Any], output: IO[str], late: IO[str]) -> in
     """The forked process: its output goes to a file."""
     os.dup2(output.fileno(), sys.stdout.fileno())
     os.dup2(output.fileno(), sys.stderr.fileno())
-    faulthandler.dump_traceback_later(request["timeout_s"], exit=True)
+    if request["timeout_s"] is not None:
+        faulthandler.dump_traceback_later(request["timeout_s"], exit=True)
     known = set(sys.modules)
-    cuts = Cuts.from_options(request["options"])
-    status = run_seed(request["target"], request["seed"], cuts, covered=True)
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    options = parser.parse_args(request["options"])
+    try:
+        status = run_seed(request["target"], request["seed"], options, covered=True)
+    except InputError as error:
+        sys.stdout.write(f"{error}\n")
+        status = determinism.BAD_ARGUMENTS
     late.write("\n".join(name for name in sys.modules if name not in known))
     late.flush()
     return status

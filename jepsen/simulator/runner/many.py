@@ -75,9 +75,10 @@ def run_many(
     shrunk_max: int,
     coverage_path: str | None = None,
     *,
+    keep: Callable[[RunResult], None],
     learn: bool = False,
 ) -> int:
-    """Run all seeds; the exit status is 0 if none failed.
+    """Run all seeds; the exit status is 0 if none failed. Each that did is for `keep`.
 
     What they have reached is compared with what a file knows of earlier runs, which may `learn`.
     """
@@ -92,6 +93,7 @@ def run_many(
             if result.ok:
                 continue
             sys.stdout.write(result.output)
+            keep(result)
             sys.stdout.flush()
             if tally.failed <= shrunk_max:
                 _shrink(interpreters, target, result)

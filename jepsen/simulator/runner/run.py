@@ -17,19 +17,28 @@ from typing import TYPE_CHECKING
 
 from jepsen.checkers.verdict import Anomaly
 from jepsen.errors import InputError
+from jepsen.simulator.cuts import Cuts
 from jepsen.simulator.runner import determinism
 from raftctl.failures import outcome_of
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Coroutine
     from typing import Any, TextIO
 
-    from jepsen.simulator.cuts import Cuts
     from jepsen.simulator.world import World
 
     Scenario = Callable[[World], Coroutine[Any, Any, object]]
 
 TAIL_LINES = 40
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a run to a parser of a command line."""
+    Cuts.add_options(parser)
+    parser.add_argument("--trace", help="write every event to this file")
+    parser.add_argument("--servers", help="write what servers are seen to do to this file")
+    parser.add_argument("--folder", help="a run's folder: its test is performed, its history kept")
 
 
 def load(target: str) -> Scenario:
@@ -63,11 +72,8 @@ def check_target(target: str) -> None:
 def run_seed(
     target: str,
     seed: int,
-    cuts: Cuts,
-    trace_path: str | None = None,
-    servers_path: str | None = None,
+    options: argparse.Namespace,
     *,
-    folder_path: str | None = None,
     covered: bool = False,
 ) -> int:
     """Run a seed to its end, and return the exit status: 0 if nothing went wrong.
@@ -88,15 +94,19 @@ def run_seed(
     determinism.begin(seed)
     with contextlib.ExitStack() as stack:
         # The files first: a world that ends still writes to them.
-        trace = None if trace_path is None else stack.enter_context(opened("--trace", trace_path))
-        servers = (
-            None if servers_path is None else stack.enter_context(opened("--servers", servers_path))
+        trace, servers = (
+            stack.enter_context(opened(f"--{name}", path))
+            if (path := getattr(options, name)) is not None
+            else None
+            for name in ("trace", "servers")
         )
-        folder = None if folder_path is None else RunFolder.open(Path(folder_path))
+        folder = None if options.folder is None else RunFolder.open(Path(options.folder))
+        cuts = Cuts.parse(options.faults, options.operations)
         history = None if folder is None else stack.enter_context(folder.writer())
         world = stack.enter_context(World(seed, cuts=cuts))
         if folder is not None and history is not None:
             world.test, world.note = folder.spec, history.append
+            cuts.plan = folder.spec.plan
         if trace is not None:
             world.trace.sink = trace.write
         if servers is not None:
@@ -105,13 +115,18 @@ def run_seed(
         _, error = outcome_of(lambda: world.run(scenario(world)))
         if isinstance(error, InputError):
             raise error
+        found = anomalies_of(world)
         if folder is not None:
-            folder.write_ending(Ending(broken_by(error, world.elapsed_s)).to_json())
+            checkers = tuple(world.checkers)
+            folder.write_ending(Ending(broken_by(error, world.elapsed_s), None, checkers).to_json())
+            if cuts.kept is not None:
+                folder.write_plan(cuts.kept)
         if covered:
             sys.stdout.write(determinism.covered_line(world.coverage.seen))
-        if error is not None:
+        if error is not None or found:
             tail = deque(world.trace.recent, TAIL_LINES)
-            sys.stdout.write("".join(tail) + "".join(traceback.format_exception(error)))
+            raised = [] if error is None else traceback.format_exception(error)
+            sys.stdout.write("".join([*tail, *raised, *found]))
             sys.stdout.write(cuts.size_line() + replay_line(target, seed, cuts))
             sys.stdout.write(_ran_line(world))
             sys.stdout.write(f"seed {seed}: FAILED, trace {world.trace_hash()}\n")
@@ -119,6 +134,20 @@ def run_seed(
         sys.stdout.write(_ran_line(world))
         sys.stdout.write(f"seed {seed}: ok, trace {world.trace_hash()}\n")
         return 0
+
+
+def anomalies_of(world: World) -> list[str]:
+    """What the checkers find in the history that the scenario has noted for them, as lines.
+
+    Nothing where the history goes to a run's folder, in which it is judged.
+    """
+    from jepsen.checkers.registry import CHECKERS
+
+    return [
+        f"{name}: {one.name}: {dict(one.detail)}\n"
+        for name in world.checkers
+        for one in CHECKERS[name](world.history).anomalies
+    ]
 
 
 def broken_by(error: BaseException | None, at_s: float) -> tuple[Anomaly, ...]:

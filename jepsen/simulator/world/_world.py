@@ -93,6 +93,8 @@ class World:
         self.history: list[Op] = []
         self.note: Callable[[Op], object] = self.history.append
         """Gets what clients and the nemesis do."""
+        self.checkers: list[str] = []
+        """The checkers of `jepsen.checkers.registry` that this history is for."""
         self.coverage = Coverage()
         self.random = stream(seed, "scenario")
         self.network = Network(self.loop, stream(seed, "network"), self.trace)

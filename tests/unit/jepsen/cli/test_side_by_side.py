@@ -192,7 +192,9 @@ def test_a_process_of_a_test_tells_what_came_of_it(
 ) -> None:
     asked = Cell(RunSpec("set", "sim", seed=7))
 
-    def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
+    def run_one(
+        spec: RunSpec, store: Path, seeds: object = None
+    ) -> tuple[RunFolder, dict[str, Verdict]]:
         assert spec == asked.spec
         if isinstance(ended, KeyboardInterrupt):
             raise ended

@@ -26,7 +26,9 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Valid | None]:
     """By name of the test what its run comes to; valid if nothing is said, None if it breaks."""
     found: dict[str, Valid | None] = {}
 
-    def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
+    def run_one(
+        spec: RunSpec, store: Path, seeds: object = None
+    ) -> tuple[RunFolder, dict[str, Verdict]]:
         valid = found.get(spec.name, True)
         folder = RunFolder.create(store, spec, options.rerun_command(spec))
         if valid is None:
@@ -49,7 +51,9 @@ def interrupted(
     found: dict[str, type[BaseException] | None] = {}
     run_one = options.run_one
 
-    def interrupt(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
+    def interrupt(
+        spec: RunSpec, store: Path, seeds: object = None
+    ) -> tuple[RunFolder, dict[str, Verdict]]:
         folder, ended = run_one(spec, store)
         if spec.name in found:
             if (raised := found[spec.name]) is not None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.store import RunFolder
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -48,6 +50,17 @@ def test_a_scenario_that_its_module_lacks_or_a_file_that_cannot_be_written_is_na
         unwritable.stderr
         == "--trace /no/such/folder/trace: cannot be written: No such file or directory\n"
     )
+
+
+def test_a_seed_that_fails_leaves_the_folder_of_a_run(tmp_path: Path) -> None:
+    failing = "tests.unit.jepsen.simulator.runner.scenarios:failing"
+    ran = simulator("many", failing, "--seeds", "1", "--store", str(tmp_path))
+    assert ran.returncode == 1
+    folder = RunFolder.open(tmp_path / "latest")
+    assert f"kept: {folder.path} invalid\n" in ran.stdout
+    assert (folder.spec.workload, folder.spec.seed) == (failing, 1)
+    found = (folder.results or {})["checkers"]["simulator-properties"]
+    assert (found["valid"], found["anomalies"][0]["what"]) == (False, "as planned")
 
 
 def test_a_mutant_that_is_not_there_is_refused() -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from jepsen.nemesis.plan import RUNS_MAX
+from jepsen.nemesis.plan import RUNS_MAX, Fault
 from jepsen.simulator.cuts import Cuts
 from jepsen.simulator.runner.many import shrink
+
+if TYPE_CHECKING:
+    from jepsen.nemesis.plan import Plan
 
 pytestmark = pytest.mark.req("J1")
 
 
+def plan_of(faults: int) -> Plan:
+    return tuple(Fault("kill", number, 1, ("broker-1",)) for number in range(faults))
+
+
 def size(faults: int, operations: int) -> str:
     cuts = Cuts()
-    cuts.keep_faults(range(faults))
+    cuts.keep_faults(plan_of(faults))
     cuts.keep_operations(operations)
     return cuts.size_line()
 
@@ -53,5 +62,8 @@ def test_cuts_survive_the_command_line() -> None:
 
 def test_cuts_keep_places_of_the_plan() -> None:
     cuts = Cuts((1, 9), 4)
-    assert cuts.keep_faults("abc") == ("b",)
+    plan = plan_of(3)
+    assert cuts.keep_faults(plan) == cuts.kept == (plan[1],)
+    assert Cuts(plan=plan[2:]).keep_faults(plan) == (plan[2],)
+    assert Cuts(plan=()).keep_faults(plan) == ()
     assert (cuts.keep_operations(3), cuts.keep_operations(10)) == (3, 4)
