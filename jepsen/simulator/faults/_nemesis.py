@@ -51,7 +51,7 @@ class PlannedNemesis:
         self._machines = Machines(world, start=start, power_off=power_off, guard=guard, disks=disks)
         self._injector = Injector(self._machines)
         self.history: list[Op] = []
-        """What it has done, in order; the indices are for whoever keeps it."""
+        """What it has done, in order; the indices are for the caller that keeps it."""
         self.active: dict[int, Fault] = {}
         """The faults that began and have not ended yet, by their place in the plan."""
 
