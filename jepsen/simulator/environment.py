@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.core import Run
 from jepsen.core.spec import WORKLOADS
+from jepsen.environments import Environment
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
 from jepsen.errors import InputError
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
-from jepsen.simulator.faults import Machines
+from jepsen.simulator.faults import SimMachines
 from raftctl.errors import ConfigError
 from raftctl.localcluster.ports import API_VERSIONS_REQUEST
 from raftctl.metadata.features import SUPPORTED
@@ -62,7 +63,7 @@ async def run_test(world: World) -> None:
     await world.start(CLIENTS_NODE, clients).done
 
 
-class SimEnvironment(Machines):
+class SimEnvironment(SimMachines, Environment):
     """See `jepsen.environments.Environment`."""
 
     def __init__(self, world: World, spec: ClusterSpec) -> None:
@@ -78,29 +79,24 @@ class SimEnvironment(Machines):
 
     @property
     def controllers(self) -> Sequence[str]:
-        """See `Environment`."""
         return self._cluster.controller_names
 
     @property
     def brokers(self) -> Sequence[str]:
-        """See `Environment`."""
         return self._cluster.broker_names
 
     @property
     def bootstrap_servers(self) -> str:
-        """See `Environment`."""
         return ",".join(self._cluster.bootstrap)
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
-        """See `Environment`."""
         everybody = (*self.controllers, *self.brokers)
         # A controller that does not know how it has voted must not come back as the same voter.
         return {**dict.fromkeys(DISK_FAULTS, everybody), WIPE: self.brokers}
 
     @property
     def features(self) -> Mapping[str, tuple[int, int]]:
-        """See `Environment`."""
         return SUPPORTED
 
     def start(self) -> None:
@@ -117,17 +113,14 @@ class SimEnvironment(Machines):
         await self._observer.wait_for(ready)
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> RaftctlKeyValues:
-        """See `Environment`."""
         names = rng.sample(list(self.controllers), len(self.controllers))
         return RaftctlKeyValues([f"{name}:{CONTROLLER_PORT}" for name in names], timeout_s, rng)
 
     async def leader(self) -> str | None:
-        """See `Environment`."""
         found = await self.leadership()
         return None if found is None else found[0]
 
     async def leadership(self) -> tuple[str, int] | None:
-        """See `Environment`."""
         try:
             status = await self._observer.wait_for(lambda _: True, ASK_S)
         except TimeoutError:
@@ -139,7 +132,6 @@ class SimEnvironment(Machines):
         return {}
 
     def broker_name(self, broker_id: int) -> str | None:
-        """See `Environment`."""
         name = f"broker-{broker_id}"
         return name if name in self.brokers else None
 
@@ -159,11 +151,9 @@ class SimEnvironment(Machines):
         return len(active) == len(self.brokers) and not status["under_replicated_partitions"]
 
     async def remove_voter(self, node: str) -> bool:
-        """See `Environment`."""
         return await self._change_voters(RemoveVoterRequest(self._cluster.voter(node).replica))
 
     async def add_voter(self, node: str) -> bool:
-        """See `Environment`."""
         return await self._change_voters(AddVoterRequest(self._cluster.voter(node)))
 
     async def _change_voters(self, request: ChangeVotersRequest) -> bool:

@@ -21,7 +21,7 @@ Invariants:
 """
 
 from jepsen.simulator.faults._disk_faults import DiskFaults
-from jepsen.simulator.faults._machines import Machines
+from jepsen.simulator.faults._machines import SimMachines
 from jepsen.simulator.faults._nemesis import PlannedNemesis
 from jepsen.simulator.faults._plan import (
     ALL_KINDS,
@@ -40,8 +40,8 @@ __all__ = [
     "FILLING",
     "DiskFaults",
     "Draws",
-    "Machines",
     "PlannedNemesis",
+    "SimMachines",
     "plan_directory_faults",
     "plan_faults",
     "plan_filling_disks",

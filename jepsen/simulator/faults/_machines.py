@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from jepsen.environments import Quality
+from jepsen.environments import Machines, Quality
 from jepsen.nemesis.plan import Fault
 from jepsen.simulator.faults._plan import ON_DISKS, PROCESS_KINDS
 from jepsen.simulator.network import Link
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from jepsen.simulator.world import World
 
 
-class Machines:
-    """See `jepsen.environments.Machines`: the machines of a world's members, and their links."""
+class SimMachines(Machines):
+    """The machines of a world's members, and their links."""
 
     def __init__(
         self,
@@ -64,12 +64,10 @@ class Machines:
     # --- processes --------------------------------------------------------------------------------
 
     async def kill(self, node: str) -> None:
-        """See `Machines`."""
         if self._world.node(node).process is not None:
             self._world.kill(node)
 
     async def terminate(self, node: str) -> None:
-        """See `Machines`."""
         process = self._world.node(node).process
         if process is None or not process.running:
             return
@@ -80,7 +78,6 @@ class Machines:
                 self._world.kill(node)
 
     async def start_node(self, node: str) -> None:
-        """See `Machines`."""
         process = self._world.node(node).process
         if process is not None and process.terminating:
             self._world.kill(node)
@@ -88,19 +85,16 @@ class Machines:
             self._start(node)
 
     async def pause(self, node: str) -> None:
-        """See `Machines`."""
         if self._runs(node):
             self._world.pause(node)
 
     async def resume(self, node: str) -> None:
-        """See `Machines`."""
         if self._world.node(node).process is not None:
             self._world.resume(node)
 
     # --- links and clocks -------------------------------------------------------------------------
 
     async def set_blocked(self, links: Sequence[LinkName]) -> None:
-        """See `Machines`."""
         before, self._blocked = self._blocked, list(links)
         for link in links:
             if link not in before:
@@ -121,7 +115,6 @@ class Machines:
             link.bytes_per_s = quality.bytes_per_s
 
     async def set_clocks(self, offsets_ms: Mapping[str, int]) -> None:
-        """See `Machines`."""
         before, self._offsets_ms = self._offsets_ms, dict(offsets_ms)
         for name in dict.fromkeys([*before, *offsets_ms]):
             self._world.node(name).clock_offset_ms = offsets_ms.get(name, 0)
@@ -129,7 +122,6 @@ class Machines:
     # --- machines and disks -----------------------------------------------------------------------
 
     async def inject(self, kind: str, nodes: Sequence[str], amount: float | None) -> bool:
-        """See `Machines`."""
         if amount is None:
             amount = self._world.random.random()
         fault = Fault(kind, 0, 0, tuple(nodes), amount)
@@ -144,7 +136,6 @@ class Machines:
         return True
 
     async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
-        """See `Machines`."""
         same = (one for one in self._active if (one.kind, one.nodes) == (kind, tuple(nodes)))
         fault = next(same, None)
         if fault is None:

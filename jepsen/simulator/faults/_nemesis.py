@@ -14,7 +14,7 @@ from jepsen.generator.core import NEMESIS
 from jepsen.history import Op, OpType
 from jepsen.nemesis import Injector
 from jepsen.nemesis.plan import begin_of, end_of, moments
-from jepsen.simulator.faults._machines import Machines
+from jepsen.simulator.faults._machines import SimMachines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +48,9 @@ class PlannedNemesis:
         self._members = tuple(members)
         self._guard = guard
         self._states = states
-        self._machines = Machines(world, start=start, power_off=power_off, guard=guard, disks=disks)
+        self._machines = SimMachines(
+            world, start=start, power_off=power_off, guard=guard, disks=disks
+        )
         self._injector = Injector(self._machines)
         self.history: list[Op] = []
         """What it has done, in order; the indices are for the caller that keeps it."""
