@@ -120,7 +120,10 @@ def test_a_run_that_was_cut_short_has_found_nothing() -> None:
     with pytest.raises(TimeoutError, match="seed 7"):
         finding(cut)
     told = "ended: InvariantViolation: two lead\nseed 7: FAILED"
-    assert finding(RunResult(7, ok=False, trace_hash="", output=told)) == "cluster: failed"
+    assert (
+        finding(RunResult(7, ok=False, trace_hash="", output=told))
+        == "simulator-properties: cluster-failed"
+    )
 
 
 @pytest.mark.req("Q2", "Q11")
