@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 from broker.apis.discovery import current_leader, node_endpoints
 from broker.apis.handler import ApiContext, HangUpError, Reply
 from broker.log.batches.compression import ZSTD
-from broker.log.batches.record_batch import is_packed_with
+from broker.log.batches.record_batch import (
+    claims_a_transaction,
+    is_packed_with,
+    parse_header,
+)
 from broker.replication.partition import Sender
 from broker.transactions import Check
 from broker.types import INTERNAL_TOPICS, AppendResult, Prepared, TopicPartition
@@ -113,9 +117,14 @@ def _held(
 ) -> Held:
     """Return which batches are not appended now, by index.
 
-    A batch that is refused already is not among them: its coordinator need not be asked, for it
-    begins no transaction. Raises KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
+    Raises KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
     """
+    # Refuses the whole request, as Apache Kafka does: the check is one of authorization, which
+    # comes before any look at the batches.
+    has_id = request.body["transactional_id"] is not None
+    if not has_id and any(claims_a_transaction(batch) for _, batch in sent):
+        text = "records of a transaction without its transactional id"
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
     held: dict[int, AppendResult | Check] = {}
     for index, ((partition, batch), one) in enumerate(zip(sent, prepared, strict=True)):
         if partition.topic in INTERNAL_TOPICS:
@@ -124,12 +133,10 @@ def _held(
         elif request.version < _TAKES_ZSTD and _is_packed_too_early(context, partition, batch):
             text = f"zstd needs Produce version {_TAKES_ZSTD} or later, not {request.version}"
             held[index] = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=text)
-        elif isinstance(one, Prepared) and one.header.is_transactional:
-            # Refuses the whole request, as Apache Kafka does: the check is one of authorization.
-            if request.body["transactional_id"] is None:
-                text = "records of a transaction without its transactional id"
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-            header = one.header
+        elif claims_a_transaction(batch):
+            # Before its records are looked at, as Apache Kafka does: an older epoch is refused as
+            # such, whatever it sends.
+            header = one.header if isinstance(one, Prepared) else parse_header(batch)
             sender = Sender(header.producer_id, header.producer_epoch, header.base_sequence)
             check = context.verifier.begin(partition, sender, adds=_adds(request))
             if check is not None:

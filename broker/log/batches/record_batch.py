@@ -123,6 +123,11 @@ def is_packed_with(codec: int, batch: Buffer) -> bool:
     return len(batch) >= HEADER_BYTES and batch[_ATTRIBUTES_AT] & CODEC_MASK == codec
 
 
+def claims_a_transaction(batch: Buffer) -> bool:
+    """Return whether the header says so, be it right or not; what is no batch says nothing."""
+    return len(batch) >= HEADER_BYTES and bool(batch[_ATTRIBUTES_AT] & TRANSACTIONAL)
+
+
 def crc_matches(data: Buffer, header: BatchHeader, position: int = 0) -> bool:
     """Return whether the CRC32C of the batch that begins at `position` is right.
 

@@ -118,9 +118,12 @@ async def test_while_the_coordinator_is_away_records_are_to_be_sent_again() -> N
 
 
 @pytest.mark.req("N3")
-async def test_a_transactions_records_need_its_id() -> None:
+@pytest.mark.parametrize("last", [b"", b"?"])
+async def test_a_transactions_records_need_its_id(last: bytes) -> None:
+    """Whatever else is wrong with them: that is a question of authorization."""
     async with transactions() as found:
-        message = produce_message("t", records(ProducerGoesOn(9, 0), 0))
+        batch = records(ProducerGoesOn(9, 0), 0)
+        message = produce_message("t", batch[: len(batch) - len(last)] + last)
         answer = await found.leader.ask(0, 9, message)
         (partition,) = answer["responses"][0]["partition_responses"]
         assert partition["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
