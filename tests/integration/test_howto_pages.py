@@ -196,8 +196,6 @@ def do(reader: Reader, step: Step) -> Done:
     expected = expected_end(step)
     follows = expected is FOLLOWS
     done = reader.run(INTERRUPT + step.command if follows else step.command)
-    while "COORDINATOR_LOAD_IN_PROGRESS" in done.output:
-        done = reader.run(step.command)  # The page's reader would do so, too.
     check(step, done, expected)
     return done
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 import types
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from raftctl.cli._options import BootstrapOption, Printer
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     from confluent_kafka import TopicPartition
@@ -31,6 +32,8 @@ _MESSAGE = re.compile(r"error_message=(['\"])(.+?)\1[,)]")
 """Where the broker's own words stand in the exception, between request and response."""
 _RESPONSE = "failed with response"
 _NUMBER_AND_NAME = re.compile(r"^(\[Error [0-9]+\] )?\w+: ")
+_LOAD_PAUSE_S = 0.1
+"""Between two looks whether a coordinator has loaded its partition."""
 T = TypeVar("T")
 
 
@@ -66,6 +69,22 @@ class Cluster(Printer):
     def open(self) -> contextlib.AbstractContextManager[KafkaAdminClient]:
         """kafka-python's, see `open_admin`."""
         return open_admin(self.bootstrap_server, self.timeout)
+
+    def once_loaded(self, call: Callable[[], T]) -> T:
+        """Return the result of a call of kafka-python's, made again while a coordinator loads.
+
+        Apache Kafka's tools repeat it too: COORDINATOR_LOAD_IN_PROGRESS passes by itself.
+        """
+        from kafka.errors import CoordinatorLoadInProgressError
+
+        until = time.monotonic() + self.timeout
+        while True:
+            try:
+                return call()
+            except CoordinatorLoadInProgressError:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(_LOAD_PAUSE_S)
 
     @property
     def timeouts(self) -> dict[str, Any]:

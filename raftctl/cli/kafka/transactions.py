@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,11 +84,14 @@ def list_transactions(
     """Lists transactional ids with their states."""
     states = parse_states(state or ())
     with cluster.open() as client:
-        by_broker = client.list_transactions(
-            producer_id_filters=producer_id,
-            state_filters=states or None,
-            duration_filter_ms=duration_filter,
-            transactional_id_pattern=transactional_id_pattern,
+        by_broker = cluster.once_loaded(
+            partial(
+                client.list_transactions,
+                producer_id_filters=producer_id,
+                state_filters=states or None,
+                duration_filter_ms=duration_filter,
+                transactional_id_pattern=transactional_id_pattern,
+            )
         )
     found = [
         {
@@ -126,7 +130,8 @@ def describe(
 
     with cluster.open() as client:
         try:
-            found = client.describe_transactions([transactional_id])[transactional_id]
+            ask = partial(client.describe_transactions, [transactional_id])
+            found = cluster.once_loaded(ask)[transactional_id]
         except TransactionalIdNotFoundError:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
@@ -134,7 +139,7 @@ def describe(
             ) from None
     started_ms = found.transaction_start_time_ms
     is_open = started_ms != _NONE and found.topic_partitions
-    described = {
+    row = {
         "coordinator": found.coordinator_id,
         "transactional_id": transactional_id,
         "producer_id": found.producer_id,
@@ -145,7 +150,7 @@ def describe(
         "duration_ms": _now_ms() - started_ms if is_open else None,
         "partitions": [f"{one.topic}-{one.partition}" for one in sorted(found.topic_partitions)],
     }
-    cluster.show_rows(_DESCRIBED, [described], "")
+    cluster.show_rows(_DESCRIBED, [row], "")
 
 
 @app.command()
