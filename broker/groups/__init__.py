@@ -25,7 +25,7 @@ KIP-447 (offsets in transactions), KIP-848.
 """
 
 from broker.groups._core import group_coordinator
-from broker.groups._messages import join_error, sync_error
+from broker.groups._messages import join_error
 from broker.groups._records import NO_EXPIRY, UNSTABLE, CommittedOffset
 
 __all__ = [
@@ -34,5 +34,4 @@ __all__ = [
     "CommittedOffset",
     "group_coordinator",
     "join_error",
-    "sync_error",
 ]

@@ -12,25 +12,17 @@ size of a page is bounded by counts of what is shown; results.json has everythin
 """
 
 from jepsen.report._page import (
-    ENDS,
-    LINES_SHOWN_MAX,
     document,
     index_page,
     index_row,
-    keys,
-    quantile_legend,
     report_page,
 )
 from jepsen.report._tables import readable_time
 
 __all__ = [
-    "ENDS",
-    "LINES_SHOWN_MAX",
     "document",
     "index_page",
     "index_row",
-    "keys",
-    "quantile_legend",
     "readable_time",
     "report_page",
 ]

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
-from jepsen.report import ENDS, LINES_SHOWN_MAX, document, keys, quantile_legend
+from jepsen.report._page import ENDS, LINES_SHOWN_MAX, document, keys, quantile_legend
 from jepsen.report._plots import (
     COLOURS,
     QUANTILES,

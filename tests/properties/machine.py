@@ -25,11 +25,11 @@ from raftctl.metadata.features import (
     level_of,
 )
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.records import FeatureRange
 from raftctl.metadata.requests import admin, kv
 from raftctl.metadata.requests import cluster as requests
 from raftctl.metadata.requests import security as security
+from tests.kit.deltas import delta_between
 from tests.properties import values
 from tests.properties.judge import JudgedCluster
 from tests.unit.raftctl.controller.cluster import CLUSTER_ID, ENDPOINTS

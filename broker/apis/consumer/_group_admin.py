@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker.apis.consumer._groups import ask, ask_any
+from broker.apis.discovery import OPERATIONS_NOT_ASKED
 from broker.coordinator import STEP_ITEMS
 from broker.groups.classic import State
 from broker.groups.requests import (
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 """Read, delete, describe, describe and alter configs."""
-OPERATIONS_NOT_ASKED = -(2**31)
 _HAS_ABSENT_GROUPS = 6
 """From this version on a group that does not exist is an error (KIP-1043)."""
 

@@ -29,10 +29,9 @@ Source: Apache Kafka's UnifiedLog and LogLoader, KIP-101 and KIP-279 (leader epo
 
 from broker.log.partition_log._flush import Flusher
 from broker.log.partition_log._opening import create_log, open_log
-from broker.log.partition_log._partition_log import Appended, PartitionLog
+from broker.log.partition_log._partition_log import PartitionLog
 
 __all__ = [
-    "Appended",
     "Flusher",
     "PartitionLog",
     "create_log",

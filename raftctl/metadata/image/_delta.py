@@ -626,14 +626,6 @@ PIECE_PARTITIONS = 20_000
 """Partitions compared without a pause, about 12 ms. A topic is never divided."""
 
 
-def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """Return the delta that leads from `old` to `new`, to be published with `new`."""
-    delta = MetadataDelta(old)
-    for _ in lead(delta, new):
-        pass
-    return delta
-
-
 def lead(delta: MetadataDelta, new: MetadataImage) -> Iterator[None]:
     """Make an empty delta lead from its image to `new`; yield between its pieces.
 

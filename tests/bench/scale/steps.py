@@ -22,7 +22,6 @@ from raftctl.loader import Snapshots, image_of
 from raftctl.loader._snapshots import id_of
 from raftctl.metadata.codec import pack_payload, replay_payload
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
-from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.records import Endpoint
 from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
@@ -33,6 +32,7 @@ from raftctl.metadata.requests.cluster import (
 from raftctl.runtime.real import RealRuntime, make_collector
 from raftctl.storage.snapshots import SnapshotStore
 from tests.bench.scale.loading import resident_mib
+from tests.kit.deltas import delta_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

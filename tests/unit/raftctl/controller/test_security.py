@@ -12,7 +12,6 @@ from raftctl.errors import ErrorCode
 from raftctl.metadata.acls import matches
 from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
-from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.requests.admin import SAFE_DOWNGRADE, FeatureUpdate, UpdateFeaturesRequest
 from raftctl.metadata.requests.security import (
     AclBinding,
@@ -26,6 +25,7 @@ from raftctl.metadata.requests.security import (
     ScramDeletion,
     ScramUpsertion,
 )
+from tests.kit.deltas import delta_between
 from tests.unit.raftctl.controller.cluster import Cluster
 
 pytestmark = pytest.mark.req("C12")

@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.records import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -24,6 +23,7 @@ from raftctl.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from tests.kit.deltas import delta_between
 from tests.unit.raftctl.metadata.test_delta import ENDPOINTS, applied
 
 INCARNATION = UUID(int=99)

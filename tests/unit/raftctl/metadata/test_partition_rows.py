@@ -22,7 +22,6 @@ from raftctl.metadata.codec import (
     replay_payload,
 )
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage, PartitionImage
-from raftctl.metadata.image._delta import delta_between
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     NO_LEADER,
@@ -32,6 +31,7 @@ from raftctl.metadata.records import (
     Record,
     TopicRecord,
 )
+from tests.kit.deltas import delta_between
 
 pytestmark = pytest.mark.req("C13", "Q6")
 
