@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from broker.protocol.codec import Frame, Message
+    from broker.request_context import RequestContext
     from raftctl.runtime.api import Piece
 
 
@@ -58,7 +59,7 @@ _TOO_MANY = f"the arrays of this request may have {WHOLE_ITEMS_MAX} elements tog
 
 
 def dispatch(
-    context: ApiContext, frame: Frame, client_host: str = ""
+    context: ApiContext, frame: Frame, request_context: RequestContext
 ) -> Response | Reply[Response]:
     """Start the request in this frame; its effects on a log are complete on return.
 
@@ -68,7 +69,7 @@ def dispatch(
     header, position = decode_header(frame)
     if header.version not in SERVED.get(header.api_key, ()):
         return _refuse_version(context, header)
-    decode = partial(decode_body, frame, header, position, client_host)
+    decode = partial(decode_body, frame, header, position, request_context)
     if len(frame) > _LARGE_BYTES and header.api_key != ApiKey.PRODUCE:
         return Reply.run(_answer_large(context, decode))
     request = decode()

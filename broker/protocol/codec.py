@@ -9,7 +9,7 @@ must be able to read whatever version it asked for (KIP-511).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from broker.protocol._decoder import Fields, Frame, MalformedError, decoder, ski
 from broker.protocol._encoder import Message, encoder, joined
 from broker.protocol._schema import load
 from broker.protocol.versions import SERVED
+from broker.request_context import RequestContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,8 +67,7 @@ class Request(Generic[Body]):
     correlation_id: int
     client_id: str | None
     body: Body
-    client_host: str = ""
-    """Where it comes from, as Apache Kafka has it: /127.0.0.1."""
+    context: RequestContext = field(default_factory=RequestContext)
 
 
 def compile_newest(api_keys: Iterable[int]) -> None:
@@ -98,7 +98,7 @@ def decode_header(frame: Frame) -> tuple[RequestHeader, int]:
 
 
 def decode_body(
-    frame: Frame, header: RequestHeader, position: int, client_host: str = ""
+    frame: Frame, header: RequestHeader, position: int, context: RequestContext
 ) -> Request[Any]:
     """Return the rest of a frame after `decode_header`.
 
@@ -111,7 +111,7 @@ def decode_body(
         body = decoder(api_key, version, "request")(frame, position)[0]
     except (struct.error, IndexError, ValueError) as error:
         raise MalformedError(f"bad request of api {api_key} version {version}: {error}") from error
-    return Request(api_key, version, header.correlation_id, header.client_id, body, client_host)
+    return Request(api_key, version, header.correlation_id, header.client_id, body, context)
 
 
 def encode_response(

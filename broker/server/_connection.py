@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, cast
 from broker.apis.handler import HangUpError, Reply
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError
+from broker.request_context import ClientConnection, RequestContext
 from raftctl.errors import ConfigError, InvariantViolation, invariant
 from raftctl.metadata.records import Endpoint
 from raftctl.runtime import Deadline
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from broker.server._connection_limits import ConnectionLimits
     from raftctl.runtime.api import Buffer, Piece, Sender
 
-    Serve = Callable[[Frame, str], Reply[Response] | Response]
-    """From a frame and the host that sent it to the response."""
+    Serve = Callable[[Frame, RequestContext], Reply[Response] | Response]
+    """From a frame and its context to the response."""
     MakeSender = Callable[[asyncio.BaseTransport], Sender | None]
 
     from raftctl.config import NodeConfig
@@ -168,12 +169,10 @@ class Connection(asyncio.BufferedProtocol):
         serve: Serve,
         log: FilteringBoundLogger,
         make_sender: MakeSender,
-        listener: str = "",
+        client: ClientConnection,
     ) -> None:
-        """`serve` gets the host with each frame; `make_sender` is the runtime's; `listener` is the
-        name of the one that accepted it.
-        """
-        self._listener = listener
+        """`make_sender` is the runtime's; `client` says by which listener it came."""
+        self._client = client
         self._limits = limits
         self._serve_frame = serve
         self._log = log
@@ -181,7 +180,6 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameReader(limits.frame_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._client_host = ""
         self._unanswered: deque[_Unanswered] = deque()
         self._pipelining = False
         """Whether the unanswered requests are Produce requests."""
@@ -191,9 +189,10 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         """Whether to close once the outbox is empty."""
         self._reading = True
-        self.active_at = self._loop.time()
-        """When the client last sent something, by the event loop's time."""
+        self.active_at = self._received_at = self._loop.time()
+        """When the client last sent something, or an answer came, by the event loop's time."""
         self._idle_timer = Deadline(self._loop, self._watch_idleness)
+        self._mute_timer = Deadline(self._loop, self.advance)
 
     # --- what the event loop calls --------------------------------------------------------------
 
@@ -203,8 +202,8 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = Outbox(self._transport, self._make_sender)
         peer = transport.get_extra_info("peername")
         self._log = self._log.bind(peer=_address(peer))
-        self._client_host = client_host(peer)
-        if refusal := self._limits.admit(self, self._listener):
+        self._client.host = client_host(peer)
+        if refusal := self._limits.admit(self, self._client.listener):
             self.hang_up(refusal)
             return
         self._watch_idleness()
@@ -216,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Start the requests that are now whole."""
-        self.active_at = self._loop.time()
+        self.active_at = self._received_at = self._loop.time()
         self._frames.received(nbytes)
         self.advance()
 
@@ -246,6 +245,7 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.close()
             self._outbox = None
         self._idle_timer.set(None)
+        self._mute_timer.set(None)
         for waiting in self._unanswered:
             self._limits.permits += waiting.permit
             if isinstance(waiting.response, Reply):
@@ -285,6 +285,8 @@ class Connection(asyncio.BufferedProtocol):
         outbox, count = self._outbox, len(self._unanswered)
         if self._transport is None or self._ending or outbox is None:
             return False
+        if self._client.muted_until and self._is_muted():
+            return False
         frame = self._held if self._held is not None else self._frames.next()
         if frame is None:
             self._read(go_on=True)
@@ -300,25 +302,40 @@ class Connection(asyncio.BufferedProtocol):
         self._held = None
         invariant(not count or self._pipelining, "nothing overtakes a request that has not acted")
         invariant(count < PIPELINED_MAX, "the unanswered requests of a connection are bounded")
-        response = self._serve_frame(frame, self._client_host)
-        if not isinstance(response, Reply) and (response is None or not self._unanswered):
-            self._queue(response)
-            return True
+        context = RequestContext(self._client, len(frame), self._received_at, self._loop.time())
+        response = self._serve_frame(frame, context)
+        if not isinstance(response, Reply):
+            context.answered_at = self._loop.time()
+            if response is None or not self._unanswered:
+                self._queue(response)
+                return True
         self._pipelining = is_produce and (not isinstance(response, Reply) or response.has_acted)
         waiting = _Unanswered(response, permit=bool(self._unanswered))
         self._limits.permits -= waiting.permit
         self._unanswered.append(waiting)
         if isinstance(response, Reply):
-            response.on_done(lambda future: self._finished(waiting, future))
+            response.on_done(lambda future: self._finished(waiting, context, future))
         return True
 
-    def _finished(self, waiting: _Unanswered, future: asyncio.Future[Any]) -> None:
+    def _is_muted(self) -> bool:
+        """Whether a quota keeps the next request waiting; its socket is not read meanwhile."""
+        muted_until = self._client.muted_until
+        if self._loop.time() < muted_until:
+            self._read(go_on=False)
+            self._mute_timer.set(muted_until)
+            return True
+        self._client.muted_until = 0.0
+        return False
+
+    def _finished(
+        self, waiting: _Unanswered, context: RequestContext, future: asyncio.Future[Any]
+    ) -> None:
         if future.cancelled():
             self.close()
         elif self._transport is None:
             self._forget_error(future)
         else:
-            self.active_at = self._loop.time()
+            context.answered_at = self.active_at = self._loop.time()
             self.advance(waiting)
 
     def _complete(self, waiting: _Unanswered) -> None:
@@ -385,7 +402,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _watch_idleness(self) -> None:
         """Closes after `connections.max.idle.ms` without a request or an answer."""
-        quiet_until = self.active_at + self._limits.idle_ms_max / 1000
+        # A client that is not read cannot show that it is there.
+        active_at = max(self.active_at, self._client.muted_until)
+        quiet_until = active_at + self._limits.idle_ms_max / 1000
         if self._unanswered:
             quiet_until = self._loop.time() + self._limits.idle_ms_max / 1000
         if self._loop.time() >= quiet_until:
@@ -396,18 +415,18 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def client_host(peer: object) -> str:
-    """Return the address as Java writes it without a name: /127.0.0.1, /0:0:0:0:0:0:0:1."""
+    """Return the address as Java writes it: 127.0.0.1, 0:0:0:0:0:0:0:1."""
     host = str(peer[0]) if isinstance(peer, tuple) else str(peer)
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return f"/{host}"
+        return host
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
-            return f"/{address.ipv4_mapped}"
+            return str(address.ipv4_mapped)
         groups = address.exploded.split(":")
-        return "/" + ":".join(f"{int(group, 16):x}" for group in groups)
-    return f"/{address}"
+        return ":".join(f"{int(group, 16):x}" for group in groups)
+    return str(address)
 
 
 def _address(peer: object) -> str:
@@ -455,10 +474,17 @@ class Listeners:
 
     async def _bind_one(self, listener: Listener, serve: Serve) -> asyncio.Server:
         log = self._log.bind(listener=listener.name)
+        protocol = self._config.security_protocol(listener.name)
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_server(
-                lambda: Connection(self._limits, serve, log, self._make_sender, listener.name),
+                lambda: Connection(
+                    self._limits,
+                    serve,
+                    log,
+                    self._make_sender,
+                    ClientConnection(listener.name, protocol),
+                ),
                 listener.host,
                 listener.port,
             )

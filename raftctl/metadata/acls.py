@@ -34,10 +34,30 @@ class PatternType(enum.IntEnum):
     PREFIXED = 4
 
 
-OPERATIONS = range(2, 16)
-"""Operations of an entry: all, read, write, create, delete, ... two-phase commit."""
-PERMISSIONS = (2, 3)
-"""Permissions of an entry: deny, allow."""
+class Operation(enum.IntEnum):
+    """What an entry denies or allows, as the Kafka protocol numbers it."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(enum.IntEnum):
+    """What an entry does with an operation."""
+
+    DENY = 2
+    ALLOW = 3
 
 
 def matches(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:

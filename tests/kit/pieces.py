@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.codec import decode_body, decode_header
+from broker.request_context import RequestContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,4 +24,4 @@ def as_bytes(pieces: Iterable[Piece]) -> bytes:
 
 def decode_request(frame: Frame) -> Request[Any]:
     """The request in a frame without its length."""
-    return decode_body(frame, *decode_header(frame))
+    return decode_body(frame, *decode_header(frame), RequestContext())

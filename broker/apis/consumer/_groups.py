@@ -70,7 +70,7 @@ def handle_join(
         body["group_id"],
         Caller(body["member_id"], body.get("group_instance_id"), -1),
         request.client_id or "",
-        request.client_host,
+        request.context.client_host,
         session_timeout_ms,
         body.get("rebalance_timeout_ms", session_timeout_ms),
         body["protocol_type"],
@@ -181,7 +181,7 @@ def handle_consumer_heartbeat(
         body["instance_id"],
         body["rack_id"],
         request.client_id or "",
-        request.client_host,
+        request.context.client_host,
         body["rebalance_timeout_ms"],
         # None says "as before": members send changes alone, of regex and partitions as well.
         None if names is None else tuple(sorted(set(names))),

@@ -39,6 +39,9 @@ def handle_api_versions(
     named = body.get("client_software_name"), body.get("client_software_version")
     if any(part is not None and not _SOFTWARE.fullmatch(part) for part in named):
         return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
+    client = request.context.connection
+    client.client_software_name = named[0] or ""
+    client.client_software_version = named[1] or ""
     return Encoded(_api_versions(context, request, ErrorCode.NONE))
 
 

@@ -19,9 +19,9 @@ from raftctl.controller._result import ControllerResult, admin_result
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.acls import (
     CLUSTER_NAME,
-    OPERATIONS,
-    PERMISSIONS,
+    Operation,
     PatternType,
+    Permission,
     ResourceType,
     matches,
 )
@@ -98,9 +98,9 @@ def _check(binding: AclBinding) -> None:
         problem = f"No name is longer than {NAME_LENGTH_MAX} characters"
     elif not kind or not name:
         problem = f"principal must be TYPE:NAME, such as User:alice, not {binding.principal!r:.100}"
-    elif binding.operation not in OPERATIONS:
-        problem = f"operation must be 2 to {OPERATIONS[-1]}, not {binding.operation}"
-    elif binding.permission_type not in PERMISSIONS:
+    elif binding.operation not in list(Operation):
+        problem = f"operation must be 2 to {max(Operation)}, not {binding.operation}"
+    elif binding.permission_type not in list(Permission):
         problem = f"permission_type must be 2 (deny) or 3 (allow), not {binding.permission_type}"
     elif binding.resource_type == ResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
         problem = f"The name of the cluster is {CLUSTER_NAME}"

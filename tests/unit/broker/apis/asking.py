@@ -9,6 +9,7 @@ from uuid import UUID
 from broker.apis import Response, dispatch
 from broker.apis.handler import Reply
 from broker.protocol import codec
+from broker.request_context import RequestContext
 from tests.kit.pieces import as_bytes
 from tests.unit.broker.server.fakes import FakeBroker, broker_record, publish, topic_records
 
@@ -36,7 +37,7 @@ def asked(
 ) -> Coroutine[Any, Any, Any]:
     """The same, when the request has been taken up already."""
     frame = codec.encode_request(key, version, 77, "test", message)
-    return _answer(dispatch(broker.context, frame[4:]), key, version)
+    return _answer(dispatch(broker.context, frame[4:], RequestContext()), key, version)
 
 
 async def _answer(reply: Response | Reply[Response], key: int, version: int) -> Any:

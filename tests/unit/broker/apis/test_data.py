@@ -13,6 +13,7 @@ from broker.apis.handler import Reply
 from broker.apis.handler import _metadata_cache as metadata_cache
 from broker.protocol import codec
 from broker.protocol.versions import SERVED, ApiKey, advertised
+from broker.request_context import RequestContext
 from broker.types import CONSUMER, AppendResult, EpochEndOffset, FetchResult, LeaderHint
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import (
@@ -291,7 +292,7 @@ async def test_produce_appends_and_tells_the_offset(
 async def test_acks_all_is_answered_when_the_records_are_safe(broker: FakeBroker) -> None:
     broker.replicas.hold = True
     frame = codec.encode_request(0, 9, 1, "c", produce_message("t", batch()))
-    reply = dispatch(broker.context, frame[4:])
+    reply = dispatch(broker.context, frame[4:], RequestContext())
     assert isinstance(reply, Reply)
     assert len(broker.replicas.appended) == 1
     assert not reply.is_done
@@ -313,7 +314,7 @@ async def test_records_reach_the_log_without_a_copy(
         return [AppendResult(ErrorCode.NONE, 0)]
 
     monkeypatch.setattr(broker.replicas, "append", append)
-    dispatch(broker.context, frame)
+    dispatch(broker.context, frame, RequestContext())
     assert seen[0].batch.obj is frame
 
 

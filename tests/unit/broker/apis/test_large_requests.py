@@ -14,6 +14,7 @@ from broker.apis.handler import Reply
 from broker.protocol import codec
 from broker.protocol._decoder import ELEMENTS_MAX, PRODUCED_MAX
 from broker.protocol.versions import ApiKey
+from broker.request_context import RequestContext
 from raftctl.errors import ErrorCode
 from tests.kit.pieces import as_bytes, decode_request
 from tests.unit.broker.apis.asking import ask, new_broker
@@ -95,7 +96,7 @@ async def test_a_request_for_very_many_things_does_not_keep_the_others_waiting(
 
     monkeypatch.setitem(APIS, key, api._replace(handle=handle))
     frame = codec.encode_request(key, version, 77, "test", message)[4:]
-    reply = dispatch(broker.context, frame)
+    reply = dispatch(broker.context, frame, RequestContext())
     assert isinstance(reply, Reply)
     assert handled == [], "it is not even decoded on the loop"
     while not reply.is_done:

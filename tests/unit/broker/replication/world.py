@@ -6,6 +6,7 @@ With `listen` they copy from each other over loopback, through the broker's own 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.groups import group_coordinator
 from broker.log import LogManager
 from broker.replication import ReplicaManager
+from broker.request_context import ClientConnection
 from broker.server import ConnectionLimits
 from broker.server._connection import Connection
 from broker.transactions import TransactionCoordinator, TransactionVerifier
@@ -306,9 +308,10 @@ class Node:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(
                 limits,
-                lambda *frame: dispatch(context, *frame),
+                partial(dispatch, context),
                 self.runtime.log,
                 self.runtime.sender,
+                ClientConnection(),
             ),
             "127.0.0.1",
             0,

@@ -6,7 +6,6 @@ import asyncio
 import random
 import struct
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -64,7 +63,11 @@ from tests.unit.broker.server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from broker.apis import Response
+    from broker.apis.handler import Reply
+    from broker.protocol.codec import Frame
     from broker.replication.partition import Partition
+    from broker.request_context import RequestContext
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
@@ -312,6 +315,8 @@ class FakeBroker:
                 **{key.replace("_", "."): value for key, value in keys.items()},
             }
         )
+        self.contexts: list[RequestContext] = []
+        """Of the requests so far, in their order."""
         self.logged = LogCapture()
         self.log: Any = structlog.wrap_logger(
             None,
@@ -379,13 +384,18 @@ class FakeBroker:
         """The log lines of one event."""
         return [dict(entry) for entry in self.logged.entries if entry["event"] == name]
 
+    def serve(self, frame: Frame, context: RequestContext) -> Response | Reply[Response]:
+        """Dispatch, and keep the context."""
+        self.contexts.append(context)
+        return dispatch(self.context, frame, context)
+
 
 @asynccontextmanager
 async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterator[FakeBroker]:
     """A broker that listens on a free port and leads one partition of each topic."""
     broker = FakeBroker(**keys)
     listeners = Listeners(broker.config, broker.limits, broker.log, make_sender)
-    endpoint, *others = await listeners.bind(lambda _: partial(dispatch, broker.context))
+    endpoint, *others = await listeners.bind(lambda _: broker.serve)
     broker.port = endpoint.port
     broker.other_ports = [other.port for other in others]
     records: list[Record] = [broker_record(1, endpoint.port)]

@@ -360,6 +360,48 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
             await waiting.receive(FETCH, 11)
 
 
+@pytest.mark.req("S5")
+async def test_a_muted_connection_waits_and_is_neither_idle_nor_in_the_way_of_others() -> None:
+    async with running("t", connections_max_idle_ms="150") as broker, connected(broker) as muted:
+        await muted.ask(VERSIONS, 0, {})
+        loop = asyncio.get_running_loop()
+        until = broker.contexts[0].connection.muted_until = loop.time() + 0.4
+        muted.send(VERSIONS, 0, {})
+        async with connected(broker) as other:
+            await other.ask(VERSIONS, 0, {})
+        assert loop.time() < until
+        await muted.receive(VERSIONS, 0)
+        assert loop.time() >= until
+        assert len(broker.contexts) == 3
+
+
+@pytest.mark.req("S1")
+async def test_a_request_has_the_context_of_its_connection_and_its_own_times() -> None:
+    async with running("t") as broker, connected(broker) as client:
+        named = {"client_software_name": "librdkafka", "client_software_version": "2.3"}
+        await client.ask(VERSIONS, 3, named)
+        broker.replicas.hold = True
+        client.send(PRODUCE, 9, produce_message("t", batch()))
+        client.send(FETCH, 11, fetch_message("t"))
+        await asyncio.sleep(0.2)
+        broker.replicas.release()
+        await client.receive(PRODUCE, 9)
+        await client.receive(FETCH, 11)
+    first, produce, fetch = broker.contexts
+    connection = first.connection
+    assert produce.connection is fetch.connection is connection
+    assert connection.listener == connection.security_protocol == "PLAINTEXT"
+    assert str(connection.requester.principal) == "User:ANONYMOUS"
+    assert connection.requester.host == "127.0.0.1"
+    software = connection.client_software_name, connection.client_software_version
+    assert software == ("librdkafka", "2.3")
+    assert produce.size > 60
+    # The records wait for other replicas; the fetch, which came as early, waits for its turn.
+    assert produce.answered_at - produce.started_at >= 0.19
+    assert fetch.started_at - fetch.arrived_at >= 0.19
+    assert fetch.answered_at >= fetch.started_at >= produce.answered_at
+
+
 async def test_large_frames_arrive_whole() -> None:
     async with running("t") as broker, connected(broker) as client:
         records = [batch(filler=bytes([n]) * size) for n, size in enumerate([70_000, 10, 3 << 20])]

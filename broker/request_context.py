@@ -1,0 +1,53 @@
+"""A request's context: from which connection it comes, how large it is, and how long it took.
+
+`dispatch` takes a frame with its context. Authorizer, quotas, metrics of request times, the log of
+slow requests and the audit log read it; nothing else reaches for the connection. Times are seconds
+of the event loop's clock. Source: Apache Kafka's RequestContext.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from raftctl.security import ANONYMOUS, Principal, Requester
+
+
+@dataclass(slots=True)
+class ClientConnection:
+    """A connection, as the requests on it see it."""
+
+    listener: str = ""
+    security_protocol: str = "PLAINTEXT"
+    host: str = ""
+    """The address that it comes from, as Java writes one: 127.0.0.1, 0:0:0:0:0:0:0:1."""
+    principal: Principal = ANONYMOUS
+    client_software_name: str = ""
+    """As the client says in ApiVersions (KIP-511); empty before."""
+    client_software_version: str = ""
+    muted_until: float = 0.0
+    """No further request starts before; of one that exceeds a quota (KIP-219)."""
+
+    @property
+    def requester(self) -> Requester:
+        """The principal and the host, as an authorizer is asked with them."""
+        return Requester(self.principal, self.host)
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request. Times of stages that have not begun are 0."""
+
+    connection: ClientConnection = field(default_factory=ClientConnection)
+    size: int = 0
+    """Bytes of the frame, without its length."""
+    arrived_at: float = 0.0
+    """When the frame was whole."""
+    started_at: float = 0.0
+    """When its handler began: what it waited for others of its connection is before."""
+    answered_at: float = 0.0
+    """When the response was there; what it waited for, such as other replicas, is before."""
+
+    @property
+    def client_host(self) -> str:
+        """The host as descriptions of groups have it: /127.0.0.1."""
+        return f"/{self.connection.host}"
