@@ -32,7 +32,7 @@ _TIMEOUT_MS = 30_000
 
 
 def _check_enforced(context: ApiContext) -> None:
-    if not context.authorizes:
+    if context.authorizer is None:
         text = "No Authorizer is configured: rules of access would protect nothing"
         raise KafkaError(ErrorCode.SECURITY_DISABLED, text)
 

@@ -20,6 +20,7 @@ from broker.protocol.codec import Message, Request
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
+from raftctl.security import Authorizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,8 +129,8 @@ class ApiContext:
     """Does on a worker what would keep the event loop too long."""
     has_session: Callable[[], bool]
     """See `raftctl.plugins.BrokerContext`."""
-    authorizes: bool = False
-    """True if an authorizer enforces the rules of access: there is none yet."""
+    authorizer: Authorizer | None = None
+    """Without one everybody may do everything."""
 
     @property
     def wait_ms_max(self) -> int:

@@ -13,6 +13,7 @@ from broker.server import Listeners
 from raftctl.codec import Codec
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 from raftctl.runtime.real import make_sender
+from tests.kit.authorizing import denying
 from tests.unit.broker.server.fakes import FakeBroker, close
 from tests.unit.raftctl.controller.cluster import Cluster
 
@@ -31,11 +32,12 @@ class ControlledBroker(FakeBroker):
     def __init__(
         self, config: ControllerConfig | None = None, *, authorizes: bool = True, **keys: str
     ) -> None:
-        """`authorizes`: as if an authorizer enforced the rules of access."""
+        """`authorizes`: with an authorizer, which allows everything."""
         super().__init__(**keys)
         self.cluster = Cluster(config)
         self.cluster.start(1, 2, 3)
-        self.context = replace(self.context, controller=self, authorizes=authorizes)
+        authorizer = denying() if authorizes else None
+        self.context = replace(self.context, controller=self, authorizer=authorizer)
         self.publish()
 
     def publish(self) -> None:

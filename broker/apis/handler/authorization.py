@@ -1,0 +1,90 @@
+"""What a request's principal may do: the questions that handlers ask the authorizer.
+
+Without an authorizer everybody may do everything. Each resource type has its own error code.
+Source: Apache Kafka's AuthHelper; KIP-430 for the operations in answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
+from raftctl.security import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.apis.handler._context import ApiContext
+    from broker.protocol.codec import Request
+
+DENIED = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""The error of an operation that is denied, by the type of its resource."""
+_GRANTABLE: dict[ResourceType, tuple[int, ...]] = {
+    ResourceType.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
+    ResourceType.GROUP: (3, 6, 8, 10, 11),
+    ResourceType.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
+}
+"""`Operation`s that a rule for a resource of the type can allow; ALL covers each of them."""
+
+
+def is_allowed(
+    context: ApiContext,
+    request: Request[Any],
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+) -> bool:
+    """Return whether the request's principal may do the operation on the resource."""
+    authorizer = context.authorizer
+    if authorizer is None:
+        return True
+    action = Action(operation, resource_type, name)
+    return authorizer.authorize(request.context.connection.requester, action)
+
+
+def allowed_names(
+    context: ApiContext,
+    request: Request[Any],
+    operation: Operation,
+    resource_type: ResourceType,
+    names: Iterable[str],
+) -> set[str]:
+    """Return those names of resources on which the operation is allowed."""
+    return {
+        name
+        for name in dict.fromkeys(names)
+        if is_allowed(context, request, operation, resource_type, name)
+    }
+
+
+def require(
+    context: ApiContext,
+    request: Request[Any],
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str = CLUSTER_NAME,
+) -> None:
+    """Raise the KafkaError of the resource type, of `DENIED`, unless the operation is allowed."""
+    if not is_allowed(context, request, operation, resource_type, name):
+        raise KafkaError(DENIED[resource_type])
+
+
+def authorized_operations(
+    context: ApiContext, request: Request[Any], resource_type: ResourceType, name: str
+) -> int:
+    """Return the operations that the principal may do, a bit each, as answers have them."""
+    granted = _GRANTABLE[resource_type]
+    if context.authorizer is not None:
+        granted = tuple(
+            one
+            for one in granted
+            if is_allowed(context, request, Operation(one), resource_type, name)
+        )
+    return sum(1 << one for one in granted)
