@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import SecretStr
 
 from raftctl.cli._kafka_tools import REFUSED, TOOLS
 from raftctl.cli.app import make_app
-from raftctl.config import SECTIONS, explained_keys
-from raftctl.config.keys import key_of
+from raftctl.config import SECTIONS, explained_keys, key_of, refused_keys
 from raftctl.integers import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-    from raftctl.config.keys import Section
+    from raftctl.config import Section
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "reference"
 _GENERATED = (
@@ -36,6 +36,7 @@ _TYPES = {
     int: "whole number",
     float: "number",
     str: "text",
+    SecretStr: "secret",
     tuple: "list",
     dict: "list",
 }
@@ -85,6 +86,15 @@ def _configuration_page() -> Iterator[str]:
     yield from ("", "| key | why |", "|---|---|")
     for key, reason in explained_keys():
         yield f"| `{key}` | {reason} |"
+    yield from ("", "## Keys that are refused", "")
+    yield (
+        "These keys ask for what does not happen. A node does not start with one of them, unless "
+        "it is empty or has a value that asks for nothing."
+    )
+    yield from ("", "| key | values that are taken | why others are not |", "|---|---|---|")
+    for key, reason, harmless in refused_keys():
+        taken = ", ".join(f"`{value}`" for value in harmless if value)
+        yield f"| `{key}` | {taken} | {reason} |"
 
 
 def _section_rows(section: type[Section]) -> Iterator[str]:
@@ -96,7 +106,7 @@ def _section_rows(section: type[Section]) -> Iterator[str]:
 
 def _type(annotation: Any) -> str:
     """In words; of an optional value the type that it has if it is there."""
-    if isinstance(annotation, types.UnionType):
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         annotation = next(one for one in typing.get_args(annotation) if one is not type(None))
     origin = typing.get_origin(annotation)
     if origin is typing.Literal:
@@ -111,6 +121,8 @@ def _default(info: FieldInfo) -> str:
     value = info.default
     if value is None or value == ():
         return "see text"
+    if value in ("", {}):
+        return "empty"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, dict):

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import difflib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from raftctl.config._complaints import complaint, written
+from raftctl.config._definition import key_of
+from raftctl.config._listeners import LISTENER_PREFIX
 from raftctl.config._model import NodeConfig
 from raftctl.config._properties import parse_properties
-from raftctl.config._unused import unused_keys, why_refused, why_unused
-from raftctl.config.keys import key_of
+from raftctl.config._security_checks import AUTHORIZER_PREFIX
+from raftctl.config._unused import is_harmless, unused_keys, why_refused, why_unused
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 KEYS: tuple[str, ...] = tuple(map(key_of, NodeConfig.model_fields))
 """Keys that have an effect."""
+_OF_OTHERS = (LISTENER_PREFIX, AUTHORIZER_PREFIX)
+"""How keys begin that are one listener's, or a plug-in's: they are read as they were written."""
 
 
 def load_config(
@@ -44,17 +49,22 @@ def make_config(values: Mapping[str, str], warn: Callable[[str], None] | None = 
     """Validate keys and values; see `load_config`."""
     for key, value in values.items():
         if reason := why_refused(key, value):
-            raise ConfigError(f"{key}={value}: {reason}")
-    used = {key: value for key, value in values.items() if _is_used(key, warn or warn_on_stderr)}
+            raise ConfigError(f"{written(key, value)}: {reason}")
+    used = {
+        key: value for key, value in values.items() if _is_used(key, value, warn or warn_on_stderr)
+    }
     try:
-        return NodeConfig.model_validate({key: value.strip() for key, value in used.items()})
+        stripped = {key: value.strip() for key, value in used.items()}
+        return NodeConfig.model_validate(stripped, context=dict(values))
     except ValidationError as error:
-        raise ConfigError(_complaint(error)) from None
+        raise ConfigError(complaint(error)) from None
 
 
-def _is_used(key: str, warn: Callable[[str], None]) -> bool:
+def _is_used(key: str, value: str, warn: Callable[[str], None]) -> bool:
     if key in KEYS:
         return True
+    if key.startswith(_OF_OTHERS) or is_harmless(key, value):
+        return False
     reason = why_unused(key)
     if reason is None:
         raise ConfigError(f"{key}: no such key{_suggestion(key)}")
@@ -69,31 +79,6 @@ def _suggestion(key: str) -> str:
         if close:
             return f"; did you mean {close[0]}?"
     return "; docs/reference/configuration.md lists them"
-
-
-def _complaint(error: ValidationError) -> str:
-    """Return the first of the errors as one line."""
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    key = key_of(str(first["loc"][0])) if first["loc"] else ""
-    sentence = _sentence(key, first["type"], first["input"], first.get("ctx", {}), first["msg"])
-    more = len(problems) - 1
-    return f"{sentence} (and {more} more)" if more else sentence
-
-
-def _sentence(key: str, kind: str, given: Any, context: Mapping[str, Any], message: str) -> str:
-    if kind == "value_error":
-        return f"{key}: {context['error']}" if key else str(context["error"])
-    if kind == "missing":
-        return f"{key} is missing: set it, docs/reference/configuration.md says how"
-    remedy = {
-        "greater_than_equal": "is out of bounds: must be at least {ge}",
-        "less_than_equal": "is out of bounds: must be at most {le}",
-        "int_parsing": "is not a whole number: write one",
-        "int_parsing_size": "is out of bounds: write a smaller number",
-        "literal_error": "is not known: write {expected}",
-    }.get(kind)
-    return f"{key}={given} {remedy.format_map(context) if remedy else message}"
 
 
 def warn_on_stderr(sentence: str) -> None:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import model_validator
+from pydantic import ValidationInfo, model_validator
 
+from raftctl.config._listeners import NodeListeners
+from raftctl.config._security_checks import security_problems
+from raftctl.config._security_keys import AccessKeys, LimitKeys, SaslKeys, TlsKeys
 from raftctl.config.addresses import Server
 from raftctl.config.keys import (
     CleanerKeys,
@@ -19,7 +22,6 @@ from raftctl.config.keys import (
     NodeKeys,
     QuorumKeys,
     ReplicationKeys,
-    Section,
     TopicKeys,
     TransactionKeys,
 )
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from raftctl.config.addresses import Listener
+    from raftctl.config._definition import Section
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _EVERY_INTERFACE = ("0.0.0.0", "::")
-_PLAINTEXT = "PLAINTEXT"
 
 
 _BELOW, _AT_MOST = "below", "at most"
@@ -47,6 +48,10 @@ _BOUNDED_BY = (
 SECTIONS: tuple[type[Section], ...] = (
     NodeKeys,
     ListenerKeys,
+    TlsKeys,
+    SaslKeys,
+    AccessKeys,
+    LimitKeys,
     QuorumKeys,
     ClusterKeys,
     TopicKeys,
@@ -60,8 +65,7 @@ SECTIONS: tuple[type[Section], ...] = (
 
 class NodeConfig(
     NodeKeys,
-    ListenerKeys,
-    QuorumKeys,
+    NodeListeners,
     ClusterKeys,
     TopicKeys,
     LogKeys,
@@ -93,19 +97,6 @@ class NodeConfig(
         return tuple(dict.fromkeys((self.metadata_directory, *self.log_dirs)))
 
     @property
-    def controller_listeners(self) -> tuple[Listener, ...]:
-        """Listeners that a controller binds; empty on a node that is only a broker."""
-        names = self.controller_listener_names
-        return tuple(listener for listener in self.listeners if listener.name in names)
-
-    @property
-    def controller_endpoint(self) -> Listener | None:
-        """Address at which others reach this controller; None on a node that is only a broker."""
-        names = self.controller_listener_names
-        advertised = [listener for listener in self.advertised_listeners if listener.name in names]
-        return next(iter((*advertised, *self.controller_listeners)), None)
-
-    @property
     def reachable_controller_endpoint(self) -> Server | None:
         """Address at which others reach this controller: its configured voter's if it binds all."""
         endpoint = self.controller_endpoint
@@ -115,29 +106,6 @@ class NodeConfig(
         if own and endpoint.host in _EVERY_INTERFACE:
             return Server(own[0].host, own[0].port)
         return Server(endpoint.host, endpoint.port)
-
-    @property
-    def broker_listeners(self) -> tuple[Listener, ...]:
-        """Listeners that a broker binds; empty on a node that is only a controller."""
-        names = self.controller_listener_names
-        return tuple(listener for listener in self.listeners if listener.name not in names)
-
-    @property
-    def advertised(self) -> tuple[Listener, ...]:
-        """Addresses that a broker registers, before ports of 0 are known."""
-        names = self.controller_listener_names
-        advertised = tuple(
-            listener for listener in self.advertised_listeners if listener.name not in names
-        )
-        return advertised or self.broker_listeners
-
-    @property
-    def inter_broker_listener(self) -> str:
-        """Name of the listener over which this broker replicates."""
-        if self.inter_broker_listener_name is not None:
-            return self.inter_broker_listener_name
-        names = [listener.name for listener in self.advertised]
-        return names[0] if names and _PLAINTEXT not in names else _PLAINTEXT
 
     @property
     def roll_interval_ms(self) -> int:
@@ -153,12 +121,9 @@ class NodeConfig(
             return max(-1, self.log_retention_minutes * _MINUTE_MS)
         return max(-1, self.log_retention_hours * _HOUR_MS)
 
-    def security_protocol(self, listener_name: str) -> str:
-        """Return the protocol of a listener; controllers' listeners default to PLAINTEXT."""
-        return self.listener_security_protocol_map.get(listener_name, _PLAINTEXT)
-
     @model_validator(mode="after")
-    def _check_across_keys(self) -> Self:
+    def _check_across_keys(self, info: ValidationInfo) -> Self:
+        self._written = info.context or {}
         for problem in self._problems():
             raise ValueError(problem)
         return self
@@ -167,6 +132,7 @@ class NodeConfig(
         """Return the contradictions between keys, each a sentence with the key and the remedy."""
         yield from self._node_problems()
         yield from self._listener_problems()
+        yield from security_problems(self, is_broker=self.is_broker)
         yield from self._timing_problems()
         yield from self._consumer_group_problems()
 
@@ -214,8 +180,6 @@ class NodeConfig(
             )
         yield from self._advertised_problems()
         yield from self._endpoint_problems()
-        for listener in self.listeners:
-            yield from self._protocol_problems(listener.name)
 
     def _advertised_problems(self) -> Iterator[str]:
         bound = {listener.name for listener in self.broker_listeners}
@@ -252,18 +216,6 @@ class NodeConfig(
             yield (
                 f"listeners: {endpoint.host} is no address that controllers can reach: set "
                 f"advertised.listeners to {endpoint.name}://host:port"
-            )
-
-    def _protocol_problems(self, name: str) -> Iterator[str]:
-        known = {*self.listener_security_protocol_map, *self.controller_listener_names}
-        if name not in known:
-            yield (
-                f"listener.security.protocol.map has no protocol for {name}: add {name}:PLAINTEXT"
-            )
-        elif self.security_protocol(name) != _PLAINTEXT:
-            yield (
-                f"listener.security.protocol.map: {self.security_protocol(name)} of {name} is not "
-                "supported: use PLAINTEXT"
             )
 
     def _timing_problems(self) -> Iterator[str]:

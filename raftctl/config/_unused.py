@@ -1,25 +1,25 @@
-"""Apache Kafka's keys that mean nothing here: accepted with one warning, never an error.
+"""Apache Kafka's keys that mean nothing here: accepted with one warning, or refused.
 
-So a file written for Apache Kafka works, while a misspelt key is still found. Source: the broker
-configuration reference of Apache Kafka 4.
+So a file written for Apache Kafka works, while a misspelt key is still found. What promises
+protection, or anything else to rely on, is refused. Source: the broker configuration reference of
+Apache Kafka 4.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _THREADS = "one event loop serves all requests"
 _ZOOKEEPER = "the controllers replace ZooKeeper, set controller.quorum.voters"
-_SECURITY = "only PLAINTEXT listeners are supported"
 _NOT_BUILT = "not supported yet"
 _OTHERS = "a key of a plug-in, and classes of Java are not loaded"
-_NO_AUTHORIZER = "there is no authorizer, and everybody may do everything"
 
 _EXPLAINED = {
-    "super.users": _NO_AUTHORIZER,
-    "allow.everyone.if.no.acl.found": _NO_AUTHORIZER,
-    "principal.builder.class": _OTHERS,
     "broker.id": "use node.id",
     "log.dir": "use log.dirs",
-    "security.inter.broker.protocol": "use inter.broker.listener.name",
     "controller.quorum.append.linger.ms": "appends share a flush without waiting for each other",
     "num.io.threads": _THREADS,
     "num.network.threads": _THREADS,
@@ -34,13 +34,6 @@ _EXPLAINED = {
 
 _FAMILIES = {
     "zookeeper.": _ZOOKEEPER,
-    "ssl.": _SECURITY,
-    "sasl.": _SECURITY,
-    "listener.name.": _SECURITY,
-    "security.": _SECURITY,
-    "connections.max.reauth.": _SECURITY,
-    "delegation.token.": _SECURITY,
-    "authorizer.": _NOT_BUILT,
     "password.encoder.": _NOT_BUILT,
     "group.share.": _NOT_BUILT,
     "group.streams.": _NOT_BUILT,
@@ -48,11 +41,8 @@ _FAMILIES = {
     "log.cleaner.io.": _NOT_BUILT,
     "log.local.": _NOT_BUILT,
     "remote.": _NOT_BUILT,
-    "quota.": _NOT_BUILT,
     "replication.quota.": _NOT_BUILT,
     "alter.log.dirs.replication.quota.": _NOT_BUILT,
-    "controller.quota.": _NOT_BUILT,
-    "client.quota.": _NOT_BUILT,
     "metric.": _NOT_BUILT,
     "metrics.": _NOT_BUILT,
     "telemetry.": _NOT_BUILT,
@@ -71,7 +61,7 @@ group.consumer.min.assignment.interval.ms group.coordinator.background.threads
 max.request.partition.size.limit metadata.log.segment.ms
 share.fetch.purgatory.purge.interval.requests broker.id.generation.enable
 compression.gzip.level compression.lz4.level compression.zstd.level config.providers
-connection.failed.authentication.delay.ms controlled.shutdown.max.retries
+controlled.shutdown.max.retries
 controlled.shutdown.retry.backoff.ms controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.auto.join.enable
 controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
@@ -82,8 +72,7 @@ fetch.share.purgatory.purge.interval.requests group.coordinator.cached.buffer.ma
 kafka.metrics.polling.interval.secs kafka.metrics.reporters
 log.dir.failure.timeout.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
-log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
-max.connections.per.ip max.connections.per.ip.overrides
+log.message.timestamp.difference.max.ms log.preallocate
 offsets.commit.required.acks offsets.topic.compression.codec
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
 queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms
@@ -96,24 +85,72 @@ unclean.leader.election.interval.ms unstable.api.versions.enable
 unstable.feature.versions.enable
 """
 
-_NO_PLUG_IN = "classes of Java are not loaded, and nothing checks in its place: remove the key"
-_REFUSED = {
-    "authorizer.class.name": (
-        "there is no authorizer, and everybody may do everything: remove the key"
-    ),
-    "log.preallocate": "files of segments grow as they are written, never ahead: remove the key",
-    "remote.log.storage.system.enable": "there is no tiered storage: remove the key",
-    "transaction.two.phase.commit.enable": "there is no two-phase commit: remove the key",
-    "create.topic.policy.class.name": _NO_PLUG_IN,
-    "alter.config.policy.class.name": _NO_PLUG_IN,
-    "client.quota.callback.class": _NO_PLUG_IN,
-    "config.providers": "values are taken as they stand, not looked up: remove the key",
-    "ssl.client.auth": "there is no TLS, and no client is authenticated: remove the key",
-}
-"""Keys that promise what does not happen: a file with one would be taken for safer than it is."""
-_HARMLESS = {"ssl.client.auth": ("none", "requested", "")}
+_NO_PLUG_IN = "classes of Java are not loaded, and nothing checks in its place"
+_NO_KERBEROS = "GSSAPI is not supported"
+_NO_TOKENS = "delegation tokens are not supported"
+_ONE_MODULE = (
+    "a login module is one of a listener and a mechanism: write it as "
+    "listener.name.NAME.MECHANISM.sasl.jaas.config"
+)
+_NO_LOGIN = "tokens are not fetched so"
+_OPENSSL = "OpenSSL does this, and has no such choice"
+_VALIDATORS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+)
+_LOGINS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+)
 _OFF = ("", "false")
-"""Values to which the other keys may be set."""
+
+_REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "log.preallocate": ("files of segments grow as they are written, never ahead", _OFF),
+    "remote.log.storage.system.enable": ("there is no tiered storage", _OFF),
+    "transaction.two.phase.commit.enable": ("there is no two-phase commit", _OFF),
+    "create.topic.policy.class.name": (_NO_PLUG_IN, _OFF),
+    "alter.config.policy.class.name": (_NO_PLUG_IN, _OFF),
+    "config.providers": ("values are taken as they stand, not looked up", _OFF),
+    "principal.builder.class": (
+        _NO_PLUG_IN,
+        ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
+    ),
+    "security.providers": (_NO_PLUG_IN, _OFF),
+    "ssl.engine.factory.class": (_NO_PLUG_IN, _OFF),
+    "ssl.provider": (_OPENSSL, _OFF),
+    "ssl.secure.random.implementation": (_OPENSSL, _OFF),
+    "ssl.keymanager.algorithm": (_OPENSSL, ("SunX509", "NewSunX509", "PKIX")),
+    "ssl.trustmanager.algorithm": (_OPENSSL, ("SunX509", "PKIX")),
+    "ssl.allow.dn.changes": ("a new certificate must have the old one's names", _OFF),
+    "ssl.allow.san.changes": ("a new certificate must have the old one's names", _OFF),
+    "sasl.jaas.config": (_ONE_MODULE, _OFF),
+    "sasl.login.class": (_NO_PLUG_IN, _OFF),
+    "sasl.client.callback.handler.class": (_NO_PLUG_IN, _OFF),
+    "sasl.server.callback.handler.class": (_NO_PLUG_IN, ("", *_VALIDATORS)),
+    "sasl.login.callback.handler.class": (_NO_PLUG_IN, ("", *_LOGINS)),
+    "sasl.login.connect.timeout.ms": (_NO_LOGIN, _OFF),
+    "sasl.login.read.timeout.ms": (_NO_LOGIN, _OFF),
+    "sasl.login.retry.backoff.ms": (_NO_LOGIN, ("100",)),
+    "sasl.login.retry.backoff.max.ms": (_NO_LOGIN, ("10000",)),
+    "sasl.login.refresh.window.factor": (_NO_LOGIN, ("0.8",)),
+    "sasl.login.refresh.window.jitter": (_NO_LOGIN, ("0.05",)),
+    "sasl.login.refresh.min.period.seconds": (_NO_LOGIN, ("60",)),
+    "sasl.login.refresh.buffer.seconds": (_NO_LOGIN, ("300",)),
+    "sasl.kerberos.service.name": (_NO_KERBEROS, _OFF),
+    "sasl.kerberos.kinit.cmd": (_NO_KERBEROS, ("/usr/bin/kinit",)),
+    "sasl.kerberos.ticket.renew.window.factor": (_NO_KERBEROS, ("0.8",)),
+    "sasl.kerberos.ticket.renew.jitter": (_NO_KERBEROS, ("0.05",)),
+    "sasl.kerberos.min.time.before.relogin": (_NO_KERBEROS, ("60000",)),
+    "sasl.kerberos.principal.to.local.rules": (_NO_KERBEROS, ("DEFAULT",)),
+    "sasl.oauthbearer.header.urlencode": (_NO_LOGIN, _OFF),
+    "delegation.token.secret.key": (_NO_TOKENS, _OFF),
+    "delegation.token.master.key": (_NO_TOKENS, _OFF),
+    "delegation.token.max.lifetime.ms": (_NO_TOKENS, ("604800000",)),
+    "delegation.token.expiry.time.ms": (_NO_TOKENS, ("86400000",)),
+    "delegation.token.expiry.check.interval.ms": (_NO_TOKENS, ("3600000",)),
+}
+"""Keys that promise what does not happen: (why, values that promise nothing). A file with another
+value would be taken for safer than it is."""
 
 _PLAIN = frozenset(_PLAIN_TEXT.split())
 
@@ -129,17 +166,26 @@ def why_unused(key: str) -> str | None:
 
 
 def why_refused(key: str, value: str) -> str | None:
-    """Return why a node must not start with this value; None if it may."""
-    _, listener, last = key.rpartition("ssl.client.auth")
-    name = listener + last if key.startswith("listener.name.") else key
-    if name not in _REFUSED or value.strip().lower() in _HARMLESS.get(name, _OFF):
+    """Return why a node must not start with this value, and the remedy; None if it may."""
+    if key not in _REFUSED or is_harmless(key, value):
         return None
-    return _REFUSED[name]
+    return f"{_REFUSED[key][0]}: remove the key"
+
+
+def is_harmless(key: str, value: str) -> bool:
+    """Return whether a key that is refused has a value that asks for nothing."""
+    given = value.strip().lower()
+    return key in _REFUSED and given in {one.lower() for one in (*_REFUSED[key][1], "")}
+
+
+def refused_keys() -> list[tuple[str, str, tuple[str, ...]]]:
+    """(key, why it is refused, the values that are not), sorted."""
+    return sorted((key, why, harmless) for key, (why, harmless) in _REFUSED.items())
 
 
 def unused_keys() -> list[str]:
     """Return the keys known one by one, sorted, without families of keys."""
-    return sorted({*_EXPLAINED, *_PLAIN})
+    return sorted({*_EXPLAINED, *_PLAIN, *_REFUSED})
 
 
 def explained_keys() -> list[tuple[str, str]]:

@@ -7,10 +7,13 @@ Kafka's the description says so. `raftctl.config._model` joins the sections and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
+from raftctl.config._definition import Flag, Section
+from raftctl.config._definition import key as _key
+from raftctl.config._definition import parsed_by as _parsed_by
 from raftctl.config.addresses import (
     Listener,
     Server,
@@ -21,6 +24,7 @@ from raftctl.config.addresses import (
     parse_voters,
     split_list,
 )
+from raftctl.config.security import SECURITY_PROTOCOLS, SecurityProtocol
 from raftctl.integers import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
@@ -31,38 +35,6 @@ LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 Role = Literal["controller", "broker"]
-
-
-def key_of(attribute: str) -> str:
-    """`node_id` -> `node.id`."""
-    return attribute.replace("_", ".")
-
-
-def _key(
-    default: Any,
-    description: str,
-    *,
-    at_least: int | None = None,
-    at_most: int | None = None,
-    example: str = "",
-) -> Any:
-    """Define a key; `...` as default makes it required. Bounds are inclusive."""
-    limit = INT_MAX if at_least is not None and at_most is None else at_most
-    return Field(
-        default, description=description, ge=at_least, le=limit, examples=[example or None]
-    )
-
-
-def _parsed_by(parser: Any) -> BeforeValidator:
-    """Parse text; a value that is not text is taken as parsed."""
-    return BeforeValidator(lambda value: parser(value) if isinstance(value, str) else value)
-
-
-def _parse_flag(text: str) -> bool:
-    flags = {"true": True, "false": False}
-    if text.strip().lower() not in flags:
-        raise ValueError(f"{text!r} is neither true nor false: write one of them")
-    return flags[text.strip().lower()]
 
 
 def _parse_name(text: str) -> str | None:
@@ -81,7 +53,6 @@ def _parse_selector(text: str) -> str:
 
 
 SelectorClass = Annotated[str, _parsed_by(_parse_selector)]
-Flag = Annotated[bool, _parsed_by(_parse_flag)]
 Names = Annotated[tuple[str, ...], _parsed_by(_parse_names)]
 Directories = Annotated[tuple[str, ...], _parsed_by(split_list)]
 Policies = Annotated[tuple[Literal["delete", "compact"], ...], _parsed_by(split_list)]
@@ -90,16 +61,9 @@ Roles = Annotated[tuple[Role, ...], _parsed_by(split_list)]
 Voters = Annotated[tuple[Voter, ...], _parsed_by(parse_voters)]
 Servers = Annotated[tuple[Server, ...], _parsed_by(parse_servers)]
 Listeners = Annotated[tuple[Listener, ...], _parsed_by(parse_listeners)]
-Protocols = Annotated[dict[str, str], _parsed_by(parse_protocols)]
+Protocols = Annotated[dict[str, SecurityProtocol], _parsed_by(parse_protocols)]
 ListenerName = Annotated[str | None, _parsed_by(_parse_name)]
-
-
-class Section(BaseModel):
-    """Group of keys. Frozen; unknown keys are refused; fields are set by key or by attribute."""
-
-    model_config = ConfigDict(
-        alias_generator=key_of, validate_by_name=True, frozen=True, extra="forbid"
-    )
+InterBrokerProtocol = Annotated[SecurityProtocol | None, _parsed_by(_parse_name)]
 
 
 class NodeKeys(Section):
@@ -149,14 +113,17 @@ class ListenerKeys(Section):
         (), "The addresses that clients and brokers get. Default: the broker's `listeners`."
     )
     listener_security_protocol_map: Protocols = _key(
-        {"PLAINTEXT": "PLAINTEXT"},
-        "The protocol of each listener, `NAME:PROTOCOL,...`. Only PLAINTEXT so far. Controller "
-        "listeners need no entry.",
+        {protocol: protocol for protocol in SECURITY_PROTOCOLS},
+        "The protocol of each listener, `NAME:PROTOCOL,...`. Controller listeners need no entry "
+        "while all listeners are PLAINTEXT.",
     )
     inter_broker_listener_name: ListenerName = _key(
         None,
-        "The listener over which brokers replicate. Default: PLAINTEXT if there is one, else the "
-        "first.",
+        "The listener over which brokers replicate. Default: `security.inter.broker.protocol`, "
+        "else PLAINTEXT if there is one, else the first.",
+    )
+    security_inter_broker_protocol: InterBrokerProtocol = _key(
+        None, "The same for a listener that has the name of its protocol; not both."
     )
     queued_max_requests: int = _key(
         500,

@@ -7,7 +7,9 @@ ListConfigResources names what may have configs (KIP-714, KIP-1142).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, get_args
+
+from pydantic import SecretStr
 
 from broker.apis.administration._forwarding import change, result_of
 from broker.apis.discovery import unknown_name
@@ -238,7 +240,7 @@ def _entry(
         "value": synonyms[0]["value"],
         "read_only": read_only,
         "config_source": synonyms[0]["source"],
-        "is_sensitive": False,  # no key holds a secret
+        "is_sensitive": kind is ConfigType.PASSWORD,
         "synonyms": synonyms,
         "config_type": kind,
         "documentation": documentation,
@@ -246,7 +248,10 @@ def _entry(
 
 
 def _broker_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
+    """Return a value as a file has it; None for a secret, which no answer holds."""
+    if value is None or isinstance(value, SecretStr):
+        return None
+    if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return text_of(value)
@@ -263,7 +268,9 @@ def _advertised(context: ApiContext) -> tuple[str, ...]:
 
 
 def _broker_type(value: Any, field: FieldInfo) -> ConfigType:
-    """A whole number is of the type that its bounds fit in."""
+    """A whole number is of the type that its bounds fit in. A secret is one though it is unset."""
+    if SecretStr in get_args(field.annotation):
+        return ConfigType.PASSWORD
     highest = [limit for one in field.metadata if (limit := getattr(one, "le", None)) is not None]
     fits = bool(highest) and min(highest) <= INT_MAX
     whole = ConfigType.INT if fits else ConfigType.LONG

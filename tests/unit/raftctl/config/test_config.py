@@ -9,10 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 import raftctl
-from raftctl.config import KEYS, SECTIONS, NodeConfig, load_config, make_config
+from raftctl.config import KEYS, SECTIONS, NodeConfig, key_of, load_config, make_config
+from raftctl.config._supported import NOT_IN_FORCE
 from raftctl.config._unused import unused_keys, why_unused
 from raftctl.config.addresses import Listener, Voter, parse_listeners, parse_voters
-from raftctl.config.keys import key_of
 from raftctl.errors import ConfigError, KafkaError
 from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS
 from raftctl.metadata.configs.topic import TOPIC_KEYS, TopicConfig, validate_topic_config
@@ -177,12 +177,25 @@ def test_keys_without_effect_get_one_warning_each() -> None:
     assert "controller.quorum.voters" in warnings[1]
 
 
-@pytest.mark.req("C12")
+@pytest.mark.req("S8")
 def test_a_node_does_not_start_as_if_it_were_safe() -> None:
     warnings: list[str] = []
     for key, value in (
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("ssl.client.auth", "required"),
+        ("super.users", "User:admin"),
+        ("allow.everyone.if.no.acl.found", "false"),
+        ("max.connections.per.ip", "10"),
+        ("listener.name.plaintext.max.connections", "10"),
+        ("quota.window.num", "5"),
+        ("principal.builder.class", "org.example.Builder"),
+        ("delegation.token.secret.key", "s3cret"),
+        ("sasl.jaas.config", "org.example.Module required;"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("sasl.kerberos.service.name", "kafka"),
+        ("ssl.keystore.location", "/etc/keys.p12"),
+        ("ssl.keystore.password", "s3cret"),
+        ("ssl.engine.factory.class", "org.example.Engine"),
         ("log.preallocate", "true"),
         ("log.preallocate", " TRUE"),
         ("remote.log.storage.system.enable", "true"),
@@ -192,23 +205,43 @@ def test_a_node_does_not_start_as_if_it_were_safe() -> None:
         ("client.quota.callback.class", "org.example.Quotas"),
         ("config.providers", "file"),
         ("listener.name.external.ssl.client.auth", "REQUIRED"),
+        ("listener.name.plaintext.ssl.client.auth", "REQUIRED"),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.plaintext.plain.sasl.jaas.config", "s3cret"),
+        ("listener.name.plaintext.num.partitions", "3"),
     ):
-        with pytest.raises(ConfigError, match=f"{key}.*remove the key"):
+        with pytest.raises(ConfigError, match=f"{key}.*remove the key") as caught:
             make_config({**COMBINED, key: value}, warnings.append)
+        assert "s3cret" not in str(caught.value)
     assert warnings == []
-    for key, value in (
+
+
+@pytest.mark.req("S8")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("allow.everyone.if.no.acl.found", "true"),
         ("authorizer.class.name", ""),
-        ("ssl.client.auth", "none"),
+        ("connections.max.reauth.ms", "0"),
+        ("listener.name.plaintext.ssl.client.auth", "none"),
+        ("listener.name.plaintext.ssl.provider", ""),
         ("log.preallocate", "false"),
-    ):
-        make_config({**COMBINED, key: value}, warnings.append)
-    assert len(warnings) == 3
+        ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
+        ("sasl.kerberos.kinit.cmd", "/usr/bin/kinit"),
+        ("ssl.client.auth", "none"),
+        ("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"),
+        ("super.users", ""),
+    ],
+)
+def test_a_value_that_asks_for_nothing_is_taken(key: str, value: str) -> None:
+    warnings: list[str] = []
+    make_config({**COMBINED, key: value}, warnings.append)
+    assert warnings == []
 
 
 @pytest.mark.parametrize(
     "key",
     [
-        "allow.everyone.if.no.acl.found",
         "cordoned.log.dirs",
         "cruise.control.metrics.reporter.bootstrap.servers",
         "follower.fetch.last.tiered.offset.enable",
@@ -222,7 +255,6 @@ def test_a_node_does_not_start_as_if_it_were_safe() -> None:
         "rlmm.config.remote.log.metadata.topic.num.partitions",
         "rsm.config.bucket",
         "share.fetch.purgatory.purge.interval.requests",
-        "super.users",
     ],
 )
 def test_a_file_of_apache_kafka_is_taken_with_a_warning_for_what_is_not_here(key: str) -> None:
@@ -279,7 +311,7 @@ def test_what_is_taken_has_an_effect() -> None:
         key_of(name)
         for section in SECTIONS
         for name in section.model_fields
-        if name not in read and key_of(name) not in defaults
+        if name not in read and key_of(name) not in {*defaults, *NOT_IN_FORCE}
     ]
     assert unread == []
     where = {key: read.get(key.replace(".", "_"), set()) for key in TOPIC_KEYS}

@@ -1,0 +1,46 @@
+"""What of the keys of security is in force: what is not here, a node refuses to start with.
+
+A part that makes a protocol, a mechanism or a key effective adds it here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LISTENER_PROTOCOLS = frozenset({"PLAINTEXT"})
+"""What clients can speak to a broker's listeners."""
+
+BROKER_PROTOCOLS = frozenset({"PLAINTEXT"})
+"""What brokers can speak to each other."""
+
+CONTROLLER_PROTOCOLS = frozenset({"PLAINTEXT"})
+"""What nodes can speak to controllers."""
+
+MECHANISMS: frozenset[str] = frozenset()
+"""The mechanisms of SASL by which clients can log in."""
+
+LOGIN_MECHANISMS: frozenset[str] = frozenset()
+"""The mechanisms of SASL by which a node can log in to another."""
+
+_NO_QUOTAS = "quotas are stored and listed, and nobody is kept to them"
+_NO_LIMIT = "connections are not counted by address, by listener or by time"
+
+NOT_IN_FORCE: Mapping[str, str] = {
+    "authorizer.class.name": "there is no authorizer, and everybody may do everything",
+    "max.connections.per.ip": _NO_LIMIT,
+    "max.connections.per.ip.overrides": _NO_LIMIT,
+    "max.connection.creation.rate": _NO_LIMIT,
+    "connection.failed.authentication.delay.ms": "no client logs in",
+    "client.quota.callback.class": _NO_QUOTAS,
+    "quota.window.num": _NO_QUOTAS,
+    "quota.window.size.seconds": _NO_QUOTAS,
+    "controller.quota.window.num": _NO_QUOTAS,
+    "controller.quota.window.size.seconds": _NO_QUOTAS,
+}
+"""Keys that must have their default, and why; of the node and of each listener."""
+
+LISTENER_LIMITS = False
+"""Whether `listener.name.NAME.max.connections` is kept."""
