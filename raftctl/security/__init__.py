@@ -13,6 +13,7 @@ unless `allow.everyone.if.no.acl.found` is set.
 Sources: Apache Kafka's StandardAuthorizer; KIP-11 (rules), KIP-290 (prefixes), KIP-801.
 """
 
+from raftctl.security._plugin import load_authorizer
 from raftctl.security._principal import ANONYMOUS, Action, Authorizer, Principal, Requester
 
-__all__ = ["ANONYMOUS", "Action", "Authorizer", "Principal", "Requester"]
+__all__ = ["ANONYMOUS", "Action", "Authorizer", "Principal", "Requester", "load_authorizer"]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from structlog.typing import FilteringBoundLogger
+
     from raftctl.metadata.acls import Operation, ResourceType
     from raftctl.metadata.image import MetadataDelta, MetadataImage
 
@@ -44,11 +46,19 @@ class Requester(NamedTuple):
 
 
 class Action(NamedTuple):
-    """An operation on a resource, which has a literal name."""
+    """An operation on a resource, which has a literal name.
+
+    The last two fields have no part in the decision. They keep questions out of the audit log that
+    grant or refuse nothing: which topics a list may have, which operations an answer names.
+    """
 
     operation: Operation
     resource_type: ResourceType
     resource_name: str
+    log_if_allowed: bool = True
+    """False if no access follows when it is allowed."""
+    log_if_denied: bool = True
+    """False if the requester has not asked for this resource by its name."""
 
 
 class Authorizer(Protocol):
@@ -58,8 +68,8 @@ class Authorizer(Protocol):
     given; before the first it allows super users alone.
     """
 
-    def __init__(self, config: Mapping[str, str]) -> None:
-        """Take the keys of the node's configuration as they were written.
+    def __init__(self, config: Mapping[str, str], log: FilteringBoundLogger) -> None:
+        """Take the keys of the node's configuration as they were written, and the audit log.
 
         ConfigError with the key and the remedy if one cannot be used.
         """

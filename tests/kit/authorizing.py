@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+    from structlog.typing import FilteringBoundLogger
 
     from raftctl.metadata.acls import Operation, ResourceType
     from raftctl.metadata.image import MetadataDelta, MetadataImage
@@ -15,9 +17,16 @@ if TYPE_CHECKING:
 class ListedActions:
     """Allows everything but `denied`, and keeps what it was asked."""
 
-    def __init__(self, config: Mapping[str, str] | None = None, *denied: Action) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        log: FilteringBoundLogger | None = None,
+        *,
+        denied: Collection[Action] = (),
+    ) -> None:
         self.config = config or {}
-        self.denied = set(denied)
+        self.log = log
+        self.denied = {action[:3] for action in denied}
         self.asked: list[tuple[Requester, Action]] = []
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -26,7 +35,7 @@ class ListedActions:
     def authorize(self, requester: Requester, action: Action) -> bool:
         """See `raftctl.security.Authorizer`."""
         self.asked.append((requester, action))
-        return action not in self.denied
+        return action[:3] not in self.denied
 
     def authorize_by_resource_type(
         self, requester: Requester, operation: Operation, resource_type: ResourceType
@@ -38,4 +47,4 @@ class ListedActions:
 
 def denying(*denied: Action) -> Authorizer:
     """Return an authorizer that allows all but these actions."""
-    return ListedActions(None, *denied)
+    return ListedActions(denied=denied)

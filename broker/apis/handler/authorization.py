@@ -40,12 +40,18 @@ def is_allowed(
     operation: Operation,
     resource_type: ResourceType,
     name: str,
+    *,
+    log_if_allowed: bool = True,
+    log_if_denied: bool = True,
 ) -> bool:
-    """Return whether the request's principal may do the operation on the resource."""
+    """Return whether the request's principal may do the operation on the resource.
+
+    See `Action` for what the audit log has of it.
+    """
     authorizer = context.authorizer
     if authorizer is None:
         return True
-    action = Action(operation, resource_type, name)
+    action = Action(operation, resource_type, name, log_if_allowed, log_if_denied)
     return authorizer.authorize(request.context.connection.requester, action)
 
 
@@ -55,12 +61,14 @@ def allowed_names(
     operation: Operation,
     resource_type: ResourceType,
     names: Iterable[str],
+    *,
+    log_if_denied: bool = True,
 ) -> set[str]:
     """Return those names of resources on which the operation is allowed."""
     return {
         name
         for name in dict.fromkeys(names)
-        if is_allowed(context, request, operation, resource_type, name)
+        if is_allowed(context, request, operation, resource_type, name, log_if_denied=log_if_denied)
     }
 
 
@@ -85,6 +93,14 @@ def authorized_operations(
         granted = tuple(
             one
             for one in granted
-            if is_allowed(context, request, Operation(one), resource_type, name)
+            if is_allowed(
+                context,
+                request,
+                Operation(one),
+                resource_type,
+                name,
+                log_if_allowed=False,
+                log_if_denied=False,
+            )
         )
     return sum(1 << one for one in granted)

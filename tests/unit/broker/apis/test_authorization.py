@@ -36,16 +36,22 @@ async def test_without_an_authorizer_everything_is_allowed() -> None:
 @pytest.mark.req("S4")
 async def test_an_authorizer_is_asked_with_the_principal_and_the_host() -> None:
     denied = Action(Operation.WRITE, TOPIC, "t")
-    authorizer = ListedActions(None, denied)
+    authorizer = ListedActions(denied=[denied])
     context = replace(FakeBroker().context, authorizer=authorizer)
     request = asked_by_alice()
-    assert not authorization.is_allowed(context, request, *denied)
+    assert not authorization.is_allowed(context, request, *denied[:3])
     assert authorizer.asked == [(Requester(ALICE, "10.0.0.7"), denied)]
     names = ["t", "u", "u"]
     assert authorization.allowed_names(context, request, Operation.WRITE, TOPIC, names) == {"u"}
     assert len(authorizer.asked) == 3
     operations = authorization.authorized_operations(context, request, TOPIC, "t")
     assert operations == 0b1101_1111_1000 - (1 << Operation.WRITE)
+    # No line of the audit log says that somebody was refused what nobody has asked for.
+    assert {one[3:] for _, one in authorizer.asked[3:]} == {(False, False)}
+    authorization.allowed_names(
+        context, request, Operation.WRITE, TOPIC, ["t"], log_if_denied=False
+    )
+    assert authorizer.asked[-1][1][3:] == (True, False)
 
 
 @pytest.mark.req("S4")
@@ -63,7 +69,7 @@ async def test_each_type_of_resource_has_its_error(
     resource_type: ResourceType, error: ErrorCode
 ) -> None:
     denied = Action(Operation.ALL, resource_type, CLUSTER_NAME)
-    context = replace(FakeBroker().context, authorizer=ListedActions(None, denied))
+    context = replace(FakeBroker().context, authorizer=ListedActions(denied=[denied]))
     with pytest.raises(KafkaError) as raised:
         authorization.require(context, asked_by_alice(), Operation.ALL, resource_type)
     assert raised.value.code == error
