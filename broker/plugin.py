@@ -139,4 +139,5 @@ class KafkaBroker:
             log=self._log,
             aside=self._requests.submit,
             has_session=self._has_session,
+            authorizer=self._context.authorizer,
         )

@@ -156,9 +156,10 @@ class AccessKeys(Section):
 
     authorizer_class_name: str = key(
         "",
-        "Who decides what a principal may do: `standard`, also by Apache Kafka's "
-        "`org.apache.kafka.metadata.authorizer.StandardAuthorizer`, or a name of the entry points `raftctl.authorizers`. The same on all nodes. Empty: "
-        "everybody may do everything. Keys of a plug-in's own begin with `authorizer.`.",
+        "Who decides what a principal may do: a name of the entry points `raftctl.authorizers`, "
+        "such as `standard`, which Apache Kafka's class of its StandardAuthorizer stands for too. "
+        "The same on all nodes. Empty: everybody may do everything. A plug-in's own keys begin "
+        "with `authorizer.`.",
     )
     super_users: Users = key(
         (), "The principals that may do everything, `User:NAME;...`. Brokers need it."

@@ -29,7 +29,6 @@ _NO_QUOTAS = "quotas are stored and listed, and nobody is kept to them"
 _NO_LIMIT = "connections are not counted by address, by listener or by time"
 
 NOT_IN_FORCE: Mapping[str, str] = {
-    "authorizer.class.name": "there is no authorizer, and everybody may do everything",
     "max.connections.per.ip": _NO_LIMIT,
     "max.connections.per.ip.overrides": _NO_LIMIT,
     "max.connection.creation.rate": _NO_LIMIT,

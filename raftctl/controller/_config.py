@@ -41,6 +41,8 @@ class ControllerConfig:
     """Partitions changed between two messages of the quorum."""
     kv_bytes_max: int = KV_BYTES_MAX
     """Bytes of all keys and their values."""
+    authorizer: str = ""
+    """The name of who decides on requests; empty: nobody does."""
     leader_rebalance: bool = True
     leader_imbalance_check_ms: int = 300_000
     leader_imbalance_percentage: int = 10
@@ -69,6 +71,7 @@ class ControllerConfig:
                 }
             ),
             kv_bytes_max=config.kv_max_bytes,
+            authorizer=config.authorizer_class_name,
             leader_rebalance=config.auto_leader_rebalance_enable,
             leader_imbalance_check_ms=config.leader_imbalance_check_interval_seconds * 1000,
             leader_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
@@ -79,12 +82,13 @@ class ControllerConfig:
 
         Controllers register with these, so that a warning can name settings that differ.
         """
-        shared: dict[str, int | bool] = {
+        shared: dict[str, int | bool | str] = {
             SESSION_TIMEOUT_KEY: self.session_timeout_ms,
             "num.partitions": self.default_partitions,
             "default.replication.factor": self.default_replication_factor,
             "delete.topic.enable": self.topic_deletion,
             "kv.max.bytes": self.kv_bytes_max,
             "auto.leader.rebalance.enable": self.leader_rebalance,
+            "authorizer.class.name": self.authorizer,
         }
         return tuple(f"{key}={str(value).lower()}" for key, value in shared.items())

@@ -41,6 +41,7 @@ from raftctl.quorum import (
 from raftctl.raft import messages
 from raftctl.raft.messages import NO_NODE, LeaderEndpoint, Voter
 from raftctl.rpc import RpcClient, RpcServer, start_http
+from raftctl.security import load_authorizer
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from raftctl.quorum import Replica
     from raftctl.raft.messages import NodeId
     from raftctl.runtime.api import Runtime
+    from raftctl.security import Authorizer
 
 RECORDED_LINE_MAX = 400
 
@@ -80,6 +82,8 @@ class Node:
         self.service: ControllerService | None = None
         self._runner: BrokerRunner | None = None
         self.hashes = StateHashes(runtime)
+        self.authorizer: Authorizer | None = None
+        """Of the controller and of the broker. None where everybody may do everything."""
         self.broker: Broker | None = None
         """The broker. This part and those above are None until they are made, and are for
         observers."""
@@ -100,6 +104,7 @@ class Node:
         config, runtime = self.config, self._runtime
         await self._check_addresses()
         plugin = load_broker(config.broker_plugin) if config.is_broker else None
+        self.authorizer = self._make_authorizer()
         worker = runtime.worker("metadata-log", short_calls=True)
         self._cleanup.callback(worker.close)
         replica = await worker.submit(lambda: open_replica(config, runtime))
@@ -125,6 +130,9 @@ class Node:
         self._cleanup.push_async_callback(driver.stop)
         self.loader = loader = MetadataLoader(driver, replica.image, self._fail, self.features)
         self._cleanup.callback(loader.stop)
+        if self.authorizer is not None:
+            # Before the others, so that nobody acts on an image whose rules are not in force yet.
+            loader.add_publisher(self.authorizer)
         if config.is_controller:
             await self._start_controller(replica, driver, loader, peers)
             self._register_controller(replica, driver, loader, peers)
@@ -177,6 +185,11 @@ class Node:
     def _log_flight_recorder(self) -> None:
         for entry in self.driver.flight_recorder if self.driver is not None else ():
             self._log.error("before_failure", what=repr(entry)[:RECORDED_LINE_MAX])
+
+    def _make_authorizer(self) -> Authorizer | None:
+        """ConfigError if there is none of the configured name, or a key of its own is wrong."""
+        name = self.config.authorizer_class_name
+        return load_authorizer(name, self.config.written, self._log) if name else None
 
     async def _check_addresses(self) -> None:
         """ConfigError if a port is taken, while nothing on disk has been touched."""
@@ -400,6 +413,7 @@ class Node:
                 directory_failed=lifecycle.directory_failed,
                 stopped_cleanly=lifecycle.stopped_cleanly,
                 has_session=lifecycle.has_session,
+                authorizer=self.authorizer,
             )
         )
         self._runner = runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)

@@ -16,6 +16,7 @@ from uuid import UUID
 from raftctl.config import NodeConfig
 from raftctl.errors import ConfigError
 from raftctl.runtime.api import Runtime
+from raftctl.security import Authorizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +57,9 @@ class BrokerContext:
     stopped_cleanly: Callable[[int], None] = lambda _broker_epoch: None
     """To be called before `start` returns if the disks hold all that the incarnation of this broker
     epoch had: then it stays eligible to lead (KIP-966)."""
+    authorizer: Authorizer | None = None
+    """Who decides what clients may do; it has each image before the broker has. Without one
+    everybody may do everything."""
     has_session: Callable[[], bool] = lambda: True
     """True if the controller cannot have fenced this broker, as far as it heard. Else others may
     lead by now what it led, and it must not tell clients what only a leader knows."""

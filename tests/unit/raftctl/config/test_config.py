@@ -181,7 +181,6 @@ def test_keys_without_effect_get_one_warning_each() -> None:
 def test_a_node_does_not_start_as_if_it_were_safe() -> None:
     warnings: list[str] = []
     for key, value in (
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("ssl.client.auth", "required"),
         ("super.users", "User:admin"),
         ("allow.everyone.if.no.acl.found", "false"),
@@ -226,7 +225,10 @@ def test_a_node_does_not_start_as_if_it_were_safe() -> None:
         ("listener.name.plaintext.ssl.client.auth", "none"),
         ("listener.name.plaintext.ssl.provider", ""),
         ("log.preallocate", "false"),
-        ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
+        (
+            "principal.builder.class",
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        ),
         ("sasl.kerberos.kinit.cmd", "/usr/bin/kinit"),
         ("ssl.client.auth", "none"),
         ("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"),
@@ -251,7 +253,6 @@ def test_a_value_that_asks_for_nothing_is_taken(key: str, value: str) -> None:
         "group.coordinator.background.threads",
         "max.request.partition.size.limit",
         "metadata.log.segment.ms",
-        "principal.builder.class",
         "rlmm.config.remote.log.metadata.topic.num.partitions",
         "rsm.config.bucket",
         "share.fetch.purgatory.purge.interval.requests",
