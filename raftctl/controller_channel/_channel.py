@@ -28,6 +28,11 @@ CLIENT_ID = 2**31 - 1
 """The node id in the hello of a program that is no node."""
 ASK_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
 """Refusals by a node that is not the active controller, or no controller at all."""
+REFUSED_UNDONE = (
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+)
+"""Refusals that say nothing of an earlier attempt: a rule may have been removed after it."""
 RETRY_BACKOFF_MS = 20
 RETRY_BACKOFF_MS_MAX = 200
 """Pauses double up to this."""
@@ -60,7 +65,7 @@ class RepeatInDoubt:
         if not isinstance(error, RpcRefused) or error.code is ErrorCode.REQUEST_TIMED_OUT:
             self.in_doubt = True
             return
-        if self.in_doubt and error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        if self.in_doubt and error.code in REFUSED_UNDONE:
             raise KafkaError(*_unknown(error.code, error.message)) from error
         raise KafkaError(error.code, error.message) from error
 

@@ -30,6 +30,7 @@ from raftctl.metadata.requests.kv import (
     KvWriteResponse,
 )
 from raftctl.metadata.topic_names import RESERVED
+from raftctl.node._forwarded_requests import screen
 from raftctl.raft.messages import NO_NODE
 from raftctl.runtime import Deadline, Slices
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from raftctl.raft import QuorumStatus, ReplicaStatus
     from raftctl.raft.messages import Offset
     from raftctl.runtime.api import Runtime
+    from raftctl.security import Authorizer
 
     Reply = Callable[[ControllerResponse | KafkaError], None]
     Answers = Sequence[ControllerResponse | KafkaError]
@@ -88,8 +90,13 @@ class ControllerService:
         idle_interval_ms: int,
         fail: Callable[[BaseException], None],
         fence: Callable[[], None],
+        authorizer: Authorizer | None = None,
     ) -> None:
-        """`fence` has requests refused that were sent before; called before any is done."""
+        """`fence` has requests refused that were sent before; called before any is done.
+
+        `authorizer` decides what the clients may do for which brokers ask. It has the loader's
+        newest image; without one they may do everything.
+        """
         self._node_id = node_id
         self._controller = controller
         self._driver = driver
@@ -98,6 +105,7 @@ class ControllerService:
         self._idle_interval_ms = idle_interval_ms
         self._fail = fail
         self._fence = fence
+        self._authorizer = authorizer
         self._loop = asyncio.get_running_loop()
         self._log = runtime.log.bind(part="controller")
         self._deferred: deque[_Deferred] = deque()
@@ -140,13 +148,14 @@ class ControllerService:
             future.set_exception(error)
         return future
 
-    def answer(self, request: ControllerRequest, reply: Reply, _peer_id: int = NO_NODE) -> None:
+    def answer(self, request: ControllerRequest, reply: Reply, peer_id: int = NO_NODE) -> None:
         """Decide on a request; call `reply` once, now or when the result is committed.
 
         Raises KafkaError when nothing is done: NOT_CONTROLLER if this node is not active,
-        THROTTLING_QUOTA_EXCEEDED if too much waits already. A reply with NOT_CONTROLLER means that
-        leadership ended before the commit. Any node may ask: requests that only one may send name
-        it. A future for each of many writes would cost as much as deciding on them.
+        THROTTLING_QUOTA_EXCEEDED if too much waits already, and what `screen` raises. A reply with
+        NOT_CONTROLLER means that leadership ended before the commit. Any node may ask: requests
+        that only one may send name it. A future for each of many writes would cost as much as
+        deciding on them.
         """
         if type(request) is KvPutRequest and not self._is_full:
             self.answer_puts((request,), lambda answers: reply(answers[0]))
@@ -159,12 +168,13 @@ class ControllerService:
         heartbeat = isinstance(request, BrokerHeartbeatRequest | KvHeartbeatRequest)
         if self._is_full and not heartbeat:
             raise _throttled()
+        allowed = screen(self._authorizer, request, peer_id, lambda: self._controller.image)
         if isinstance(request, DescribeQuorumRequest):
             reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))
             return
-        result = self._controller.handle(request, self._now_ms())
+        result = self._controller.handle(allowed.request, self._now_ms())
         base_offset = self._append(result.records)
-        response = result.response_at(base_offset)
+        response = allowed.complete(result.response_at(base_offset))
         if result.confirm and not self._unproposed:
             self._confirm(_Deferred(self._last_appended, reply, response, result.lost))
         elif self._last_appended < self._driver.high_watermark:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    administration_edits,
     broker_edits,
     controller_edits,
     controller_invariant_edits,
@@ -30,4 +31,5 @@ EDITS = (
     *broker_edits.EDITS,
     *coordinator_edits.EDITS,
     *request_edits.EDITS,
+    *administration_edits.EDITS,
 )

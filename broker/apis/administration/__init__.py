@@ -16,8 +16,9 @@ answered from that image.
     scram               DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554)
     acls                DescribeAcls, CreateAcls, DeleteAcls (KIP-290)
 
-The handlers must not decide on a change: only the controller knows the newest metadata. A broker
-that refused on its older image would refuse a topic that exists by now.
+The handlers must not decide on a change, nor on who may make it: only the controller knows the
+newest metadata. A broker that refused on its older image would refuse a topic that exists by now.
+What a broker answers from its own image, its own authorizer allows.
 
 Invariants:
 
@@ -49,7 +50,7 @@ APIS: dict[int, Api] = {
     ),
     ApiKey.ALTER_CONFIGS: Api(_configs.handle_alter, refuse_each("resources")),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(_configs.handle_incremental, refuse_each("resources")),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(_reassignments.handle),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(_reassignments.handle, refuse_each("topics")),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(_reassignments.handle_list),
     ApiKey.DESCRIBE_ACLS: Api(_acls.handle_describe),
     ApiKey.CREATE_ACLS: Api(_acls.handle_create, refuse_each("creations")),

@@ -9,9 +9,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.administration._forwarding import ask, change, result_of
+from broker.apis.administration._forwarding import ask, forward, result_of
+from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.acls import PatternType, matches
+from raftctl.metadata.acls import Operation, PatternType, ResourceType, matches
 from raftctl.metadata.requests.admin import ItemOutcome
 from raftctl.metadata.requests.security import (
     AclBinding,
@@ -42,6 +43,7 @@ def handle_describe(
 ) -> wire.DescribeAclsResponse:
     """Answer with the rules that match, by resource."""
     _check_enforced(context)
+    authorization.require(context, request, Operation.DESCRIBE, ResourceType.CLUSTER)
     wanted = _filter(request.body)
     rules = context.metadata.image.acls.values()
     found = sorted((rule for rule in rules if matches(wanted, rule)), key=_order)
@@ -96,7 +98,7 @@ async def handle_create(
     """Add each rule on its own (KIP-140)."""
     _check_enforced(context)
     bindings = tuple(map(_binding, request.body["creations"]))
-    outcomes = await change(context, CreateAclsRequest(bindings), _TIMEOUT_MS)
+    outcomes = await forward(context, request, CreateAclsRequest(bindings), _TIMEOUT_MS)
     return {"results": [{**result_of(outcome)} for outcome in outcomes]}
 
 
@@ -118,7 +120,7 @@ async def handle_delete(
     """Remove the rules that match each filter (KIP-140)."""
     _check_enforced(context)
     delete = DeleteAclsRequest(tuple(map(_filter, request.body["filters"])))
-    response = await ask(context, delete, DeleteAclsResponse, _TIMEOUT_MS)
+    response = await ask(context, request, delete, DeleteAclsResponse, _TIMEOUT_MS)
     return {
         "filter_results": [
             {

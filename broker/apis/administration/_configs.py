@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from pydantic import SecretStr
 
-from broker.apis.administration._forwarding import change, result_of
+from broker.apis.administration._forwarding import forward, result_of
 from broker.apis.discovery import unknown_name
+from broker.apis.handler import authorization
+from broker.protocol.versions import ApiKey
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.integers import INT_MAX
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS
 from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, scaled, text_of, topic_defaults
 from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
@@ -49,6 +52,13 @@ _ALTER_TIMEOUT_MS = 30_000
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
 _RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE, _BROKER_LOGGER, _CLIENT_METRICS, GROUP_RESOURCE)
+_AUTHORIZED_AS = {
+    TOPIC_RESOURCE: ResourceType.TOPIC,
+    GROUP_RESOURCE: ResourceType.GROUP,
+    BROKER_RESOURCE: ResourceType.CLUSTER,
+    _BROKER_LOGGER: ResourceType.CLUSTER,
+    _CLIENT_METRICS: ResourceType.CLUSTER,
+}
 _RESOURCE_TYPES_IN_VERSION_0 = (_CLIENT_METRICS,)
 """Version 0 was ListClientMetricsResources."""
 
@@ -70,6 +80,7 @@ def handle_describe(
         "results": [
             _result(
                 context,
+                request,
                 resource,
                 synonyms=body["include_synonyms"],
                 documentation=body.get("include_documentation", False),
@@ -88,12 +99,14 @@ def topic_config_entries(
 
 def _result(
     context: ApiContext,
+    request: Request[wire.DescribeConfigsRequest],
     resource: wire.DescribeConfigsResource,
     *,
     synonyms: bool,
     documentation: bool,
 ) -> wire.DescribeConfigsResult:
     try:
+        _require(context, request, Operation.DESCRIBE_CONFIGS, resource)
         entries = list(_entries(context, resource))
     except KafkaError as error:
         return _failed(resource, error)
@@ -103,6 +116,23 @@ def _result(
         if not documentation:
             entry["documentation"] = None
     return _outcome(resource, ErrorCode.NONE, "", entries)
+
+
+def _require(
+    context: ApiContext,
+    request: Request[Any],
+    operation: Operation,
+    resource: wire.DescribeConfigsResource | _Resource,
+) -> None:
+    """Raise KafkaError if the operation on the configs of the resource is denied.
+
+    Rules for topics and groups name each; those of all else are rules for the cluster.
+    """
+    kind = _AUTHORIZED_AS.get(resource["resource_type"])
+    if kind is not None:
+        is_named = kind is not ResourceType.CLUSTER
+        name = resource["resource_name"] if is_named else CLUSTER_NAME
+        authorization.require(context, request, operation, kind, name)
 
 
 def _entries(context: ApiContext, resource: wire.DescribeConfigsResource) -> Iterator[_Entry]:
@@ -330,10 +360,10 @@ async def _alter(
     # What is refused here stays out of the request, since the controller's outcomes have no names:
     # they are matched to the resources by their order.
     asked: Sequence[_Resource] = request.body["resources"]
-    refusals = list(map(_refusal, asked))
+    refusals = [_refusal(context, request, resource) for resource in asked]
     allowed = tuple(one for one, no in zip(resources, refusals, strict=True) if no is None)
     alter = AlterConfigsRequest(allowed, request.body["validate_only"])
-    outcomes = iter(await change(context, alter, _ALTER_TIMEOUT_MS) if allowed else ())
+    outcomes = iter(await forward(context, request, alter, _ALTER_TIMEOUT_MS) if allowed else ())
     found = [next(outcomes) if refusal is None else refusal for refusal in refusals]
     pairs = zip(asked, found, strict=True)
     return {
@@ -341,11 +371,13 @@ async def _alter(
     }
 
 
-def _refusal(resource: _Resource) -> ItemOutcome | None:
+def _refusal(
+    context: ApiContext, request: Request[_Request], resource: _Resource
+) -> ItemOutcome | None:
     """Return the refusal of a resource with an impossible topic name or missing values, or None.
 
     The controller need not look at these. An empty name is that of all brokers' defaults; topics
-    have no such defaults.
+    have no such defaults. Loggers are a broker's own, so it decides who may alter them.
     """
     null = [
         one["name"]
@@ -356,6 +388,11 @@ def _refusal(resource: _Resource) -> ItemOutcome | None:
     if null:
         text = f"Null value not supported for: {', '.join(null)}"
         return ItemOutcome(ErrorCode.INVALID_REQUEST, text)
+    if resource["resource_type"] == _BROKER_LOGGER and request.api_key != ApiKey.ALTER_CONFIGS:
+        try:
+            _require(context, request, Operation.ALTER_CONFIGS, resource)
+        except KafkaError as error:
+            return ItemOutcome(error.code, error.message)
     name = resource["resource_name"]
     problem = name_problem(name) if resource["resource_type"] == TOPIC_RESOURCE else None
     if problem is not None and not name:
@@ -401,6 +438,7 @@ def handle_list(
     There are none of the other types, whose configs DescribeConfigs does not offer either. A type
     that nobody knows is UNSUPPORTED_VERSION for the whole request.
     """
+    authorization.require(context, request, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
     known = _RESOURCE_TYPES if request.version else _RESOURCE_TYPES_IN_VERSION_0
     asked = request.body.get("resource_types") or known
     for kind in asked:

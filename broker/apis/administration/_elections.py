@@ -45,7 +45,7 @@ async def handle(
     # Before version 1 all elections were preferred ones.
     election_type = body.get("election_type", PREFERRED_ELECTION)
     deadline = asyncio.get_running_loop().time() + body["timeout_ms"] / 1000
-    elect = partial(_elect, context, election_type, deadline=deadline)
+    elect = partial(_elect, context, request, election_type, deadline=deadline)
     partitions = _partitions(request)
     if partitions is None:
         # An image that shows what the controller knew when it was asked.
@@ -66,6 +66,7 @@ async def handle(
 
 async def _elect(
     context: ApiContext,
+    request: Request[wire.ElectLeadersRequest],
     election_type: int,
     partitions: Sequence[tuple[str, int]],
     *,
@@ -78,7 +79,7 @@ async def _elect(
             election_type, tuple(partitions[first : first + PARTITIONS_MAX])
         )
         left_ms = max(0, int((deadline - asyncio.get_running_loop().time()) * 1000))
-        results += (await ask(context, elect, ElectLeadersResponse, left_ms)).results
+        results += (await ask(context, request, elect, ElectLeadersResponse, left_ms)).results
     return results
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.admin import (
     AdminResponse,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import administration as wire
-    from raftctl.metadata.requests import ControllerRequest
+    from raftctl.metadata.requests import ForwardedRequest
 
 
 Response = TypeVar(
@@ -42,15 +44,21 @@ class ItemError(TypedDict):
 
 
 async def ask(
-    context: ApiContext, request: ControllerRequest, kind: type[Response], timeout_ms: int
+    context: ApiContext,
+    request: Request[Any],
+    change: ForwardedRequest,
+    kind: type[Response],
+    timeout_ms: int,
 ) -> Response:
     """Return the active controller's answer, once this broker's image shows what it says.
 
-    Raises KafkaError if all is refused.
+    The controller asks its authorizer for the principal of the client's `request`. Raises
+    KafkaError if all is refused.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
-    response = await context.controller.call(request, timeout_ms)
+    change = replace(change, requester=authorization.requester_of(request))
+    response = await context.controller.call(change, timeout_ms)
     if not isinstance(response, kind):
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, "unexpected response type from the controller"
@@ -64,11 +72,11 @@ async def ask(
     return response
 
 
-async def change(
-    context: ApiContext, request: ControllerRequest, timeout_ms: int
+async def forward(
+    context: ApiContext, request: Request[Any], change: ForwardedRequest, timeout_ms: int
 ) -> tuple[ItemOutcome, ...]:
     """Forward the change to the active controller; return an outcome for each item, in order."""
-    return (await ask(context, request, AdminResponse, timeout_ms)).outcomes
+    return (await ask(context, request, change, AdminResponse, timeout_ms)).outcomes
 
 
 def result_of(outcome: ItemOutcome) -> ItemError:
@@ -94,7 +102,7 @@ async def handle_create_partitions(
     named = Counter(topic["name"] for topic in body["topics"])
     wanted = tuple(_new_partitions(one) for one in body["topics"] if named[one["name"]] == 1)
     create = CreatePartitionsRequest(wanted, body["validate_only"])
-    outcomes = await change(context, create, body["timeout_ms"])
+    outcomes = await forward(context, request, create, body["timeout_ms"])
     pairs = zip(wanted, outcomes, strict=True)
     error = KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
     results: list[wire.CreatePartitionsTopicResult]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration._forwarding import ask, change, result_of
+from broker.apis.administration._forwarding import ask, forward, result_of
+from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,
     UPGRADE,
@@ -44,9 +46,13 @@ async def handle_describe(
     # As Apache Kafka has it: one more topic or partition, and the quorum is not described either.
     numbers = [one["partition_index"] for topic in topics for one in topic["partitions"]]
     if [topic["topic_name"] for topic in topics] != [METADATA_TOPIC] or numbers != [0]:
+        # Of the metadata log it is the controller that asks for the same right.
+        authorization.require(context, request, Operation.DESCRIBE, ResourceType.CLUSTER)
         unknown = [_without(topic) for topic in topics]
         return {"error_code": ErrorCode.NONE, "topics": unknown, "nodes": ()}
-    quorum = await ask(context, DescribeQuorumRequest(), DescribeQuorumResponse, _TIMEOUT_MS)
+    quorum = await ask(
+        context, request, DescribeQuorumRequest(), DescribeQuorumResponse, _TIMEOUT_MS
+    )
     partition: wire.DescribeQuorumResponsePartitionData = {
         "partition_index": 0,
         "error_code": ErrorCode.NONE,
@@ -110,7 +116,7 @@ async def handle_features(
     body = request.body
     updates = tuple(map(_update, body["feature_updates"]))
     update = UpdateFeaturesRequest(updates, body.get("validate_only", False))
-    outcomes = await change(context, update, body["timeout_ms"])
+    outcomes = await forward(context, request, update, body["timeout_ms"])
     pairs = zip(updates, outcomes, strict=True)
     return {
         "error_code": ErrorCode.NONE,
@@ -134,5 +140,5 @@ async def handle_unregister(
     """Remove the registration of a broker that is gone for good (KIP-631)."""
     # A broker that still runs is not stopped by this: it notices in the log that its registration
     # is gone, and ends.
-    await change(context, UnregisterBrokerRequest(request.body["broker_id"]), _TIMEOUT_MS)
+    await forward(context, request, UnregisterBrokerRequest(request.body["broker_id"]), _TIMEOUT_MS)
     return {"error_code": ErrorCode.NONE, "error_message": None}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration._forwarding import change, result_of
+from broker.apis.administration._forwarding import forward, result_of
+from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.image.types import quota_order
 from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
 
@@ -26,6 +28,7 @@ def handle_describe(
     context: ApiContext, request: Request[wire.DescribeClientQuotasRequest]
 ) -> wire.DescribeClientQuotasResponse:
     """Answer with the quotas of the entities that match; `strict`: that have no other part."""
+    authorization.require(context, request, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
     body = request.body
     components = body["components"]
     _check_components(components)
@@ -92,7 +95,7 @@ async def handle_alter(
     """Change the quotas of each entity on its own (KIP-546)."""
     entries = tuple(map(_alteration, request.body["entries"]))
     alter = AlterClientQuotasRequest(entries, request.body["validate_only"])
-    outcomes = await change(context, alter, _TIMEOUT_MS)
+    outcomes = await forward(context, request, alter, _TIMEOUT_MS)
     # Stored and described, so that tools which copy a cluster work; but nothing is throttled.
     context.log.warning("client_quotas_not_enforced", entities=len(entries))
     pairs = zip(entries, outcomes, strict=True)

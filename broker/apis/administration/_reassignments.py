@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from broker.apis.administration._forwarding import change, result_of
+from broker.apis.administration._forwarding import forward, result_of
+from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.requests.admin import AlterReassignmentsRequest, ItemOutcome, Reassignment
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ async def handle(
     # KIP-860 lets a client refuse a change of the replication factor; before version 1 it may.
     may_change = body.get("allow_replication_factor_change", True)
     alter = AlterReassignmentsRequest(partitions, may_change)
-    outcomes = await change(context, alter, body["timeout_ms"])
+    outcomes = await forward(context, request, alter, body["timeout_ms"])
     return {
         "allow_replication_factor_change": may_change,
         "error_code": ErrorCode.NONE,
@@ -70,6 +72,7 @@ def handle_list(
     context: ApiContext, request: Request[wire.ListPartitionReassignmentsRequest]
 ) -> wire.ListPartitionReassignmentsResponse:
     """Answer with the partitions that move, of those asked for or of all."""
+    authorization.require(context, request, Operation.DESCRIBE, ResourceType.CLUSTER)
     asked = request.body["topics"]
     topics = context.metadata.image.topics
     if asked is None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.apis.administration._forwarding import change, refusal_of, result_of
+from broker.apis.administration._forwarding import forward, refusal_of, result_of
+from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.requests.security import AlterScramRequest, ScramDeletion, ScramUpsertion
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ def handle_describe(
     context: ApiContext, request: Request[wire.DescribeUserScramCredentialsRequest]
 ) -> wire.DescribeUserScramCredentialsResponse:
     """Answer with mechanisms and iterations of the users named, or all; never a key or salt."""
+    authorization.require(context, request, Operation.DESCRIBE, ResourceType.CLUSTER)
     image = context.metadata.image
     asked = [one["name"] for one in request.body["users"] or ()]
     named = Counter(asked)
@@ -61,7 +64,7 @@ async def handle_alter(
 ) -> wire.AlterUserScramCredentialsResponse:
     """Set and remove credentials, each user on their own (KIP-554)."""
     alter = _request(request)
-    outcomes = await change(context, alter, _TIMEOUT_MS)
+    outcomes = await forward(context, request, alter, _TIMEOUT_MS)
     # Stored and described, so that tools which copy a cluster work; but no listener asks for them.
     context.log.warning("scram_credentials_not_used", users=len(outcomes))
     pairs = zip(alter.users(), outcomes, strict=True)

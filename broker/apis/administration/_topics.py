@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from broker.apis.administration._configs import topic_config_entries
 from broker.apis.discovery import (
-    ALL_TOPIC_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
     is_internal,
     partition_message,
     unknown_name,
 )
+from broker.apis.handler import authorization
 from broker.coordinator.internal_topics import filled
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.requests.cluster import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage, PartitionImage
     from raftctl.metadata.requests import ControllerRequest
 
+_TOPIC = ResourceType.TOPIC
 _PARTITIONS_MAX = 2_000
 """The default of Apache Kafka's `max.request.partition.size.limit` (KIP-966)."""
 
@@ -49,7 +52,8 @@ async def handle_create(
     """Create topics, each on its own (KIP-4, row C3)."""
     body = request.body
     new = tuple(_new_topic(context, topic) for topic in body["topics"])
-    create = CreateTopicsRequest(new, body["validate_only"])
+    requester = authorization.requester_of(request)
+    create = CreateTopicsRequest(new, body["validate_only"], requester)
 
     def all_there(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
         return all(r.error or image.topics.by_name(r.name) is not None for r in results)
@@ -79,7 +83,7 @@ async def handle_delete(
     times = Counter(_delete_keys(request))
     wrong += [key for key, count in times.items() if count > 1]
     keys = [key for key, count in times.items() if count == 1]
-    delete = DeleteTopicsRequest(tuple(keys))
+    delete = DeleteTopicsRequest(tuple(keys), authorization.requester_of(request))
 
     def all_gone(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
         # By id: another client may have created a topic of the same name meanwhile.
@@ -147,12 +151,14 @@ def _created(
     if result.error:
         return _not_created(result.name, KafkaError(result.error, result.message))
     values = {key: value for key, value in overrides.items() if value is not None}
+    may_see = not result.configs_error
     return {
         "name": result.name,
         "topic_id": result.topic_id,
         "num_partitions": result.partitions,
         "replication_factor": result.replication_factor,
-        "configs": topic_config_entries(context, values, None),
+        "configs": topic_config_entries(context, values, None) if may_see else (),
+        "topic_config_error_code": result.configs_error,
     }
 
 
@@ -212,9 +218,9 @@ def handle_describe_partitions(
     Raises KafkaError: INVALID_REQUEST for a cursor that is in none of the topics asked for.
     """
     body = request.body
-    names = sorted({topic["name"] for topic in body["topics"]})
+    named = sorted({topic["name"] for topic in body["topics"]})
     topics = context.metadata.image.topics
-    names = names or [topic.name for topic in topics.in_order()]
+    names = named or [topic.name for topic in topics.in_order()]
     cursor = body["cursor"]
     if cursor:
         _check_cursor(cursor, [topic["name"] for topic in body["topics"]])
@@ -222,22 +228,31 @@ def handle_describe_partitions(
     # With a limit of 0 a client that asks page by page would never come to the end.
     left = max(1, min(body["response_partition_limit"], _PARTITIONS_MAX))
     answers: list[wire.DescribeTopicPartitionsResponseTopic] = []
+    denied: list[wire.DescribeTopicPartitionsResponseTopic] = []
     next_cursor: wire.DescribeTopicPartitionsResponseCursor | None = None
     for name in names:
         # Compared, not looked up: the cursor's topic may have been deleted between two pages.
         if name < first[0]:
+            continue
+        if not authorization.is_allowed(context, request, Operation.DESCRIBE, _TOPIC, name):
+            # Whether there is such a topic shows neither here nor in the list of all.
+            if named:
+                denied.append(_missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         start = first[1] if name == first[0] else 0
         if left <= 0:
             next_cursor = {"topic_name": name, "partition_index": start}
             break
         answer, end = _described(context, name, start, left)
+        answer["topic_authorized_operations"] = authorization.authorized_operations(
+            context, request, _TOPIC, name
+        )
         left -= len(answer["partitions"])
         answers.append(answer)
         if end is not None:
             next_cursor = {"topic_name": name, "partition_index": end}
             break
-    return {"topics": answers, "next_cursor": next_cursor}
+    return {"topics": [*answers, *denied], "next_cursor": next_cursor}
 
 
 def _check_cursor(cursor: wire.DescribeTopicPartitionsRequestCursor, names: list[str]) -> None:
@@ -268,7 +283,6 @@ def _described(
         "topic_id": topic.topic_id,
         "is_internal": is_internal(name),
         "partitions": [_partition(i, topic.partitions[i], live) for i in range(max(start, 0), end)],
-        "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
     }
     return answer, None if end == len(topic.partitions) else end
 
@@ -290,5 +304,5 @@ def _missing(name: str, error: ErrorCode) -> wire.DescribeTopicPartitionsRespons
         "name": name,
         "topic_id": None,
         "partitions": (),
-        "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
+        "topic_authorized_operations": OPERATIONS_NOT_ASKED,
     }

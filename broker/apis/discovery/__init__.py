@@ -19,7 +19,6 @@ Source: KIP-511 (ApiVersions), KIP-699 (FindCoordinator in batches), KIP-700 (De
 
 from broker.apis.discovery import _cluster, _coordinators, _metadata, _sasl
 from broker.apis.discovery._brokers import (
-    ALL_TOPIC_OPERATIONS,
     OPERATIONS_NOT_ASKED,
     current_leader,
     node_endpoints,
@@ -38,7 +37,6 @@ APIS: dict[int, Api] = {
 }
 
 __all__ = [
-    "ALL_TOPIC_OPERATIONS",
     "APIS",
     "OPERATIONS_NOT_ASKED",
     "current_leader",

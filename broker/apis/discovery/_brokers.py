@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.handler import authorization
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from broker.apis.handler import ApiContext
+    from broker.protocol.codec import Request
     from broker.protocol.messages import data as wire
     from broker.types import LeaderHint
 
-ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
 OPERATIONS_NOT_ASKED = -(2**31)
-ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
-"""Read, write, create, delete, alter, describe, describe and alter configs."""
+"""The value of authorized operations where the client does not ask for them (KIP-430)."""
+
+
+def cluster_operations(context: ApiContext, request: Request[Any], *, asked: bool) -> int:
+    """Return what the principal may do with the cluster, as answers have it; 0 without DESCRIBE."""
+    if not asked:
+        return OPERATIONS_NOT_ASKED
+    cluster = ResourceType.CLUSTER
+    if not authorization.is_allowed(context, request, Operation.DESCRIBE, cluster, CLUSTER_NAME):
+        return 0
+    return authorization.authorized_operations(context, request, cluster, CLUSTER_NAME)
 
 
 def controller_id(context: ApiContext) -> int:

@@ -6,11 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from broker.apis.discovery._brokers import (
-    ALL_CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED,
-    controller_id,
-)
+from broker.apis.discovery._brokers import cluster_operations, controller_id
 from broker.apis.handler import ApiContext, Encoded
 from broker.protocol.codec import encode_response_body
 from broker.protocol.versions import ApiKey, advertised
@@ -105,14 +101,12 @@ def handle_describe_cluster(
     if kind != _BROKERS:
         raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a listener of brokers")
     fenced_too = body.get("include_fenced_brokers", False)
-    operations = body["include_cluster_authorized_operations"]
+    asked = body["include_cluster_authorized_operations"]
     return {
         "cluster_id": context.cluster_id,
         "controller_id": controller_id(context),
         "brokers": _brokers(context, fenced_too=fenced_too),
-        "cluster_authorized_operations": (
-            ALL_CLUSTER_OPERATIONS if operations else OPERATIONS_NOT_ASKED
-        ),
+        "cluster_authorized_operations": cluster_operations(context, request, asked=asked),
     }
 
 

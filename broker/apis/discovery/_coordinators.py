@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.apis.handler import authorization
 from broker.coordinator.internal_topics import partition_of
 from broker.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Collection, Coroutine
 
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import discovery as wire
 
-_TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
-"""By the type of the key: 0 for groups, 1 for transactional ids."""
+_TOPICS = {
+    0: (CONSUMER_OFFSETS, ResourceType.GROUP),
+    1: (TRANSACTION_STATE, ResourceType.TRANSACTIONAL_ID),
+}
+"""The topic of the coordinators, and what a key names, by its type: 0 for groups, 1 for
+transactional ids."""
+_SHARE_GROUP = 2
+_SHARE_GROUPS_FROM = 6
+_BATCHED_FROM = 4
+"""The version that asks for several keys at once (KIP-699)."""
 
 
 def handle(
@@ -26,12 +37,21 @@ def handle(
 
     COORDINATOR_NOT_AVAILABLE while there is no leader.
     """
-    topic = _TOPICS.get(request.body.get("key_type", 0))
-    if topic is None:
+    key_type = request.body.get("key_type", 0)
+    if key_type == _SHARE_GROUP and request.version >= _SHARE_GROUPS_FROM:
+        # Only brokers look for the state of share groups; there is none yet.
+        cluster = ResourceType.CLUSTER
+        authorization.require(context, request, Operation.CLUSTER_ACTION, cluster)
+    if key_type not in _TOPICS:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if context.metadata.image.topics.by_name(topic) is None:
-        return _create_and_answer(context, request, topic)
-    return _answer(context, request, topic)
+    topic, kind = _TOPICS[key_type]
+    is_batch = request.version >= _BATCHED_FROM
+    keys = request.body["coordinator_keys"] if is_batch else [request.body["key"]]
+    allowed = authorization.allowed_names(context, request, Operation.DESCRIBE, kind, keys)
+    find = partial(_found, context, topic, allowed, authorization.DENIED[kind])
+    if allowed and context.metadata.image.topics.by_name(topic) is None:
+        return _create_and_answer(context, request, topic, find)
+    return _answer(request, find)
 
 
 def refuse(
@@ -44,19 +64,21 @@ def refuse(
 
 
 async def _create_and_answer(
-    context: ApiContext, request: Request[wire.FindCoordinatorRequest], topic: str
+    context: ApiContext,
+    request: Request[wire.FindCoordinatorRequest],
+    topic: str,
+    find: Callable[[str], wire.Coordinator],
 ) -> wire.FindCoordinatorResponse:
     await context.internal_topics.ensure(topic)
-    return _answer(context, request, topic)
+    return _answer(request, find)
 
 
 def _answer(
-    context: ApiContext, request: Request[wire.FindCoordinatorRequest], topic: str
+    request: Request[wire.FindCoordinatorRequest], find: Callable[[str], wire.Coordinator]
 ) -> wire.FindCoordinatorResponse:
-    if request.version >= 4:
-        keys = request.body["coordinator_keys"]
-        return {"coordinators": [_coordinator(context, topic, key) for key in keys]}
-    found = _alone(_coordinator(context, topic, request.body["key"]))
+    if request.version >= _BATCHED_FROM:
+        return {"coordinators": list(map(find, request.body["coordinator_keys"]))}
+    found = _alone(find(request.body["key"]))
     if not found["error_code"]:
         # As Apache Kafka says it, for which some old clients look.
         found["error_message"] = "NONE"
@@ -83,6 +105,14 @@ def _refused(key: str, error: ErrorCode, message: str | None) -> wire.Coordinato
         "host": "",
         "port": -1,
     }
+
+
+def _found(
+    context: ApiContext, topic: str, allowed: Collection[str], denied: ErrorCode, key: str
+) -> wire.Coordinator:
+    if key not in allowed:
+        return _refused(key, denied, denied.text)
+    return _coordinator(context, topic, key)
 
 
 def _coordinator(context: ApiContext, topic: str, key: str) -> wire.Coordinator:

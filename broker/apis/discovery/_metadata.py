@@ -2,6 +2,10 @@
 
 Only brokers that are not fenced, or were not a moment ago, are listed. Answers about topics that
 exist are encoded once for each version and set of topics (see MetadataCache).
+
+What the principal may not describe is left out of the list of all topics. A topic that is named has
+the same error whether it exists or not. Encoded answers are kept by the topics in them, so a
+principal is never given what another may see.
 """
 
 from __future__ import annotations
@@ -9,17 +13,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.discovery._brokers import (
-    ALL_CLUSTER_OPERATIONS,
-    ALL_TOPIC_OPERATIONS,
     OPERATIONS_NOT_ASKED,
+    cluster_operations,
     controller_id,
 )
-from broker.apis.handler import ApiContext, Encoded
+from broker.apis.handler import ApiContext, Encoded, authorization
 from broker.coordinator.internal_topics import new_topic as new_internal_topic
 from broker.protocol.codec import encode_response_body
 from broker.protocol.versions import ApiKey
 from broker.types import INTERNAL_TOPICS
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.requests.cluster import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from raftctl.metadata.topic_names import RESERVED, name_problem
 
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 _AUTO_CREATE_TIMEOUT_MS = 5_000
 _NAMES_CACHED_MAX = 64
 _IDS_FROM = 12
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 Key = tuple[str | None, "UUID | None"]
 """A topic as a client names it: by name or, from version 10 on, by id."""
@@ -59,12 +64,20 @@ def handle(
     if (None, None) in (keys or ()):
         text = "a topic is asked for by its name or by its id"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    keys = None if keys is None else list(dict.fromkeys(keys))
-    missing = [name for name, _ in keys or () if name is not None and _may_come(context, name)]
+    if keys is None:
+        return _answer_for_all(context, request)
+    keys = list(dict.fromkeys(keys))
+    errors = {key: _DENIED for key in keys if not _may_describe(context, request, key)}
+    named = [key[0] for key in keys if key[0] is not None and key[1] is None]
+    missing = [one for one in named if _may_come(context, one) and (one, None) not in errors]
     may_create = request.body.get("allow_auto_topic_creation", True)
     if missing and may_create and context.config.auto_create_topics_enable:
-        return _create_and_answer(context, request, keys or [], missing)
-    return _answer(context, request, keys, {})
+        denied = _denied_creations(context, request, missing)
+        errors |= {(name, None): _DENIED for name in denied}
+        missing = [name for name in missing if name not in denied]
+        if missing:
+            return _create_and_answer(context, request, keys, missing, errors)
+    return _answer(context, request, keys, errors)
 
 
 def refuse(
@@ -76,7 +89,7 @@ def refuse(
         "brokers": (),
         "cluster_id": None,
         "controller_id": -1,
-        "topics": [{**_unknown(key, error.code), "name": key[0] or ""} for key in keys],
+        "topics": [{**_failed(key, error.code), "name": key[0] or ""} for key in keys],
         "error_code": error.code,
     }
 
@@ -96,6 +109,36 @@ def _topic(context: ApiContext, key: Key) -> TopicImage | None:
     if topic_id is not None:
         return topics.by_id(topic_id)
     return None if name is None else topics.by_name(name)
+
+
+def _may_describe(context: ApiContext, request: Request[Any], key: Key) -> bool:
+    """Whether the answer may say more than that the topic is denied.
+
+    An unknown id is said to be unknown, as in Apache Kafka: nobody guesses one.
+    """
+    if context.authorizer is None:
+        return True
+    name, topic_id = key
+    if topic_id is not None:
+        topic = context.metadata.image.topics.by_id(topic_id)
+        name = None if topic is None else topic.name
+    return name is None or authorization.is_allowed(
+        context, request, Operation.DESCRIBE, ResourceType.TOPIC, name
+    )
+
+
+def _denied_creations(
+    context: ApiContext, request: Request[Any], missing: list[str]
+) -> Collection[str]:
+    """The topics that the principal may not create, neither by their names nor any at all."""
+    create = Operation.CREATE
+    if authorization.is_allowed(
+        context, request, create, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    ):
+        return ()
+    topic = ResourceType.TOPIC
+    allowed = authorization.allowed_names(context, request, create, topic, missing)
+    return set(missing) - allowed
 
 
 def _may_come(context: ApiContext, name: str) -> bool:
@@ -118,22 +161,27 @@ def _new_topic(context: ApiContext, name: str) -> NewTopic:
 
 
 async def _create_and_answer(
-    context: ApiContext, request: Request[wire.MetadataRequest], keys: list[Key], missing: list[str]
+    context: ApiContext,
+    request: Request[wire.MetadataRequest],
+    keys: list[Key],
+    missing: list[str],
+    errors: dict[Key, ErrorCode],
 ) -> _Answer:
     """Creates what is missing; answers when this broker knows it."""
     create = CreateTopicsRequest(
-        tuple(_new_topic(context, name) for name in dict.fromkeys(missing))
+        tuple(_new_topic(context, name) for name in dict.fromkeys(missing)),
+        requester=authorization.requester_of(request),
     )
-    errors: dict[str, ErrorCode] = {}
     try:
         response = await context.controller.call(create, _AUTO_CREATE_TIMEOUT_MS)
     except KafkaError as error:
         context.log.warning("topics_not_created", topics=missing, error=str(error))
-        return _answer(context, request, keys, dict.fromkeys(missing, _soon(error.code)))
+        failed = dict.fromkeys([(name, None) for name in missing], _soon(error.code))
+        return _answer(context, request, keys, errors | failed)
     if isinstance(response, CreateTopicsResponse):
-        errors = {result.name: _soon(result.error) for result in response.topics}
+        errors |= {(one.name, None): _soon(one.error) for one in response.topics}
     await context.metadata.until(
-        lambda image: all(errors.get(n) or image.topics.by_name(n) for n in missing),
+        lambda image: all(errors.get((n, None)) or image.topics.by_name(n) for n in missing),
         _AUTO_CREATE_TIMEOUT_MS,
     )
     return _answer(context, request, keys, errors)
@@ -146,49 +194,68 @@ def _soon(error: ErrorCode) -> ErrorCode:
     return ErrorCode.NONE if error == ErrorCode.TOPIC_ALREADY_EXISTS else error
 
 
+def _answer_for_all(context: ApiContext, request: Request[wire.MetadataRequest]) -> _Answer:
+    """All topics that the principal may describe; one that may describe all shares an answer."""
+    if context.authorizer is None:
+        return _answer(context, request, None, {})
+    every = [topic.name for topic in context.metadata.image.topics.in_order()]
+    topic = ResourceType.TOPIC
+    visible = authorization.allowed_names(
+        context, request, Operation.DESCRIBE, topic, every, log_if_denied=False
+    )
+    if len(visible) == len(every):
+        return _answer(context, request, None, {})
+    keys: list[Key] = [(name, None) for name in every if name in visible]
+    return _answer(context, request, keys, {}, is_kept=True)
+
+
 def _answer(
     context: ApiContext,
     request: Request[wire.MetadataRequest],
     keys: list[Key] | None,
-    errors: dict[str, ErrorCode],
+    errors: dict[Key, ErrorCode],
+    *,
+    is_kept: bool = False,
 ) -> _Answer:
+    """Answer for these topics, None for all; `is_kept`: also if there are many of them."""
     body = request.body
     options = (
         body.get("include_topic_authorized_operations", False),
         body.get("include_cluster_authorized_operations", False),
     )
+    # Each principal has operations of its own. A topic that is denied looks like none at all.
+    is_shared = not any(errors.values()) and (context.authorizer is None or not any(options))
     cache_key = (request.version, context.listener, options, None if keys is None else tuple(keys))
-    cached = context.metadata.body(cache_key)
+    cached = context.metadata.body(cache_key) if is_shared else None
     if cached is not None:
         return Encoded(cached)
-    topics = _topics(context, keys, errors, all_operations=options[0])
+    topics = _topics(context, request, keys, errors)
     message = _message(context, request, topics)
-    if len(keys or ()) > _NAMES_CACHED_MAX:
+    if len(keys or ()) > _NAMES_CACHED_MAX and not is_kept:
         return message
     encoded = encode_response_body(ApiKey.METADATA, request.version, message)
-    if not any(topic["error_code"] for topic in topics):
+    if is_shared and not any(topic["error_code"] for topic in topics):
         context.metadata.keep_body(cache_key, encoded)
     return Encoded(encoded)
 
 
 def _topics(
     context: ApiContext,
+    request: Request[wire.MetadataRequest],
     keys: list[Key] | None,
-    errors: dict[str, ErrorCode],
-    *,
-    all_operations: bool,
+    errors: dict[Key, ErrorCode],
 ) -> list[wire.MetadataResponseTopic]:
     live = context.metadata.live_brokers(context.listener)
     if keys is None:
         every = context.metadata.image.topics.in_order()
-        return [_known(topic, live, all_operations=all_operations) for topic in every]
+        return [_known(context, request, topic, live) for topic in every]
     answers = []
     for key in keys:
-        topic = _topic(context, key)
+        topic = None if errors.get(key) is _DENIED else _topic(context, key)
         if topic is not None:
-            answers.append(_known(topic, live, all_operations=all_operations))
+            answers.append(_known(context, request, topic, live))
         else:
-            answers.append(_unknown(key, errors.get(key[0] or "", ErrorCode.NONE)))
+            answers.append(_unknown(context, request, key, errors.get(key, ErrorCode.NONE)))
     return answers
 
 
@@ -197,7 +264,7 @@ def _message(
     request: Request[wire.MetadataRequest],
     topics: list[wire.MetadataResponseTopic],
 ) -> wire.MetadataResponse:
-    all_operations = request.body.get("include_cluster_authorized_operations", False)
+    asked = request.body.get("include_cluster_authorized_operations", False)
     listed = context.metadata.listed_brokers(context.listener)
     return {
         "brokers": [
@@ -207,14 +274,21 @@ def _message(
         "cluster_id": context.cluster_id,
         "controller_id": controller_id(context),
         "topics": topics,
-        "cluster_authorized_operations": (
-            ALL_CLUSTER_OPERATIONS if all_operations else OPERATIONS_NOT_ASKED
-        ),
+        "cluster_authorized_operations": cluster_operations(context, request, asked=asked),
     }
 
 
+def _operations(context: ApiContext, request: Request[wire.MetadataRequest], name: str) -> int:
+    if not request.body.get("include_topic_authorized_operations", False):
+        return OPERATIONS_NOT_ASKED
+    return authorization.authorized_operations(context, request, ResourceType.TOPIC, name)
+
+
 def _known(
-    topic: TopicImage, live: Collection[int], *, all_operations: bool
+    context: ApiContext,
+    request: Request[wire.MetadataRequest],
+    topic: TopicImage,
+    live: Collection[int],
 ) -> wire.MetadataResponseTopic:
     return {
         "error_code": ErrorCode.NONE,
@@ -222,13 +296,21 @@ def _known(
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
         "partitions": [partition_message(i, image, live) for i, image in topic.items()],
-        "topic_authorized_operations": (
-            ALL_TOPIC_OPERATIONS if all_operations else OPERATIONS_NOT_ASKED
-        ),
+        "topic_authorized_operations": _operations(context, request, topic.name),
     }
 
 
-def _unknown(key: Key, error: ErrorCode) -> wire.MetadataResponseTopic:
+def _unknown(
+    context: ApiContext, request: Request[wire.MetadataRequest], key: Key, error: ErrorCode
+) -> wire.MetadataResponseTopic:
+    found = _failed(key, error)
+    if error is not _DENIED and key[0] is not None:
+        found["topic_authorized_operations"] = _operations(context, request, key[0])
+    return found
+
+
+def _failed(key: Key, error: ErrorCode) -> wire.MetadataResponseTopic:
+    """Return the error of a topic, or if there is none that it is unknown."""
     name, topic_id = key
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else unknown_name(name)
     return {

@@ -52,7 +52,10 @@ class InternalTopics:
             task.cancel()
 
     async def _create(self, name: str) -> None:
-        request = CreateTopicsRequest((new_topic(name, self._config, self._metadata.image),))
+        # In the broker's own name: the client that is first to need the topic may not create any.
+        request = CreateTopicsRequest(
+            (new_topic(name, self._config, self._metadata.image),), broker_id=self._config.node_id
+        )
         try:
             response = await self._controller.call(request, TIMEOUT_MS)
         except KafkaError as error:

@@ -84,6 +84,12 @@ def require(
         raise KafkaError(DENIED[resource_type])
 
 
+def requester_of(request: Request[Any]) -> tuple[str, str]:
+    """Return (principal, host) of the client, as requests to the controller bear them."""
+    principal, host = request.context.connection.requester
+    return str(principal), host
+
+
 def authorized_operations(
     context: ApiContext, request: Request[Any], resource_type: ResourceType, name: str
 ) -> int:

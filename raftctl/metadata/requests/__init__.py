@@ -10,6 +10,8 @@ they are packed like records. Each module holds one family:
 * `kv`: keys and values, sessions, locks and guarded writes.
 
 `ControllerRequest` is the union of all requests, `ControllerResponse` that of all responses.
+`ForwardedRequest` is that of the requests which brokers pass on for clients. Their `requester` is
+(principal, host) of the client; the controller's authorizer is asked with it (KIP-590).
 
 A response carries an `ErrorCode` of Kafka's table, for the request or for each of its items.
 NOT_CONTROLLER means that another node may be the active controller: find it and ask again.
@@ -24,7 +26,10 @@ KIP-730 (producer ids), KIP-455, KIP-460, KIP-584.
 
 from raftctl.metadata.requests import admin, cluster, kv, security
 
-__all__ = ["ControllerRequest", "ControllerResponse"]
+__all__ = ["ControllerRequest", "ControllerResponse", "ForwardedRequest"]
 
 ControllerRequest = admin.Request | cluster.Request | kv.Request | security.Request
 ControllerResponse = admin.Response | cluster.Response | kv.Response | security.Response
+ForwardedRequest = (
+    admin.Request | cluster.CreateTopicsRequest | cluster.DeleteTopicsRequest | security.Request
+)

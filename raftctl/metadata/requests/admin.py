@@ -54,6 +54,7 @@ class CreatePartitionsRequest:
     TYPE_ID: ClassVar[int] = 161
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
+    requester: tuple[str, str] | None = None
 
 
 PREFERRED_ELECTION = 0
@@ -71,6 +72,7 @@ class ElectLeadersRequest:
     """`PREFERRED_ELECTION`, or `UNCLEAN_ELECTION` of any active replica where nobody leads."""
     partitions: tuple[tuple[str, int], ...]
     """(topic, partition id); no more than may be decided on in one turn."""
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class AlterConfigsRequest:
     TYPE_ID: ClassVar[int] = 164
     resources: tuple[ConfigAlteration, ...]
     validate_only: bool = False
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,7 @@ class AlterReassignmentsRequest:
     TYPE_ID: ClassVar[int] = 165
     partitions: tuple[Reassignment, ...]
     allow_replication_factor_change: bool = True
+    requester: tuple[str, str] | None = None
 
 
 UPGRADE = 1
@@ -175,6 +179,7 @@ class UpdateFeaturesRequest:
     TYPE_ID: ClassVar[int] = 166
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +188,7 @@ class UnregisterBrokerRequest:
 
     TYPE_ID: ClassVar[int] = 167
     broker_id: int
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +196,7 @@ class DescribeQuorumRequest:
     """Request for the state of the metadata log's replicas, which only the leader knows."""
 
     TYPE_ID: ClassVar[int] = 168
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

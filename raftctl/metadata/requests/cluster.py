@@ -159,6 +159,9 @@ class CreateTopicsRequest:
     TYPE_ID: ClassVar[int] = 118
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
+    requester: tuple[str, str] | None = None
+    broker_id: int = -1
+    """Broker that creates topics of its own; -1: a client does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,8 @@ class TopicResult:
     topic_id: UUID | None = None
     partitions: int = -1
     replication_factor: int = -1
+    configs_error: ErrorCode = ErrorCode.NONE
+    """TOPIC_AUTHORIZATION_FAILED if the requester may not see the configs of the new topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,7 @@ class DeleteTopicsRequest:
     TYPE_ID: ClassVar[int] = 120
     topics: tuple[tuple[str | None, UUID | None], ...]
     """(name, None) or (None, topic id)."""
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class AlterClientQuotasRequest:
     TYPE_ID: ClassVar[int] = 180
     entries: tuple[QuotaAlteration, ...]
     validate_only: bool = False
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class CreateAclsRequest:
 
     TYPE_ID: ClassVar[int] = 181
     bindings: tuple[AclBinding, ...]
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class DeleteAclsRequest:
 
     TYPE_ID: ClassVar[int] = 182
     filters: tuple[AclFilter, ...]
+    requester: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,7 @@ class AlterScramRequest:
     TYPE_ID: ClassVar[int] = 184
     deletions: tuple[ScramDeletion, ...]
     upsertions: tuple[ScramUpsertion, ...]
+    requester: tuple[str, str] | None = None
 
     def users(self) -> list[str]:
         """Return the users named, each once, in order."""

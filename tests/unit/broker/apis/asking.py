@@ -9,12 +9,15 @@ from uuid import UUID
 from broker.apis import Response, dispatch
 from broker.apis.handler import Reply
 from broker.protocol import codec
-from broker.request_context import RequestContext
+from broker.request_context import ClientConnection, RequestContext
+from raftctl.security import ANONYMOUS
 from tests.kit.pieces import as_bytes
 from tests.unit.broker.server.fakes import FakeBroker, broker_record, publish, topic_records
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+
+    from raftctl.security import Principal
 
 TOPIC_ID = UUID(int=5)
 
@@ -27,17 +30,28 @@ def new_broker(**keys: str) -> FakeBroker:
     return fake
 
 
-async def ask(broker: FakeBroker, key: int, version: int, message: dict[str, Any]) -> Any:
+async def ask(
+    broker: FakeBroker,
+    key: int,
+    version: int,
+    message: dict[str, Any],
+    principal: Principal = ANONYMOUS,
+) -> Any:
     """The answer as a client decodes it; None if there is none."""
-    return await asked(broker, key, version, message)
+    return await asked(broker, key, version, message, principal)
 
 
 def asked(
-    broker: FakeBroker, key: int, version: int, message: dict[str, Any]
+    broker: FakeBroker,
+    key: int,
+    version: int,
+    message: dict[str, Any],
+    principal: Principal = ANONYMOUS,
 ) -> Coroutine[Any, Any, Any]:
     """The same, when the request has been taken up already."""
     frame = codec.encode_request(key, version, 77, "test", message)
-    return _answer(dispatch(broker.context, frame[4:], RequestContext()), key, version)
+    request_context = RequestContext(ClientConnection(host="10.0.0.7", principal=principal))
+    return _answer(dispatch(broker.context, frame[4:], request_context), key, version)
 
 
 async def _answer(reply: Response | Reply[Response], key: int, version: int) -> Any:

@@ -12,6 +12,7 @@ from broker.apis import dispatch
 from broker.server import Listeners
 from raftctl.codec import Codec
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+from raftctl.node import screen
 from raftctl.runtime.real import make_sender
 from tests.kit.authorizing import denying
 from tests.unit.broker.server.fakes import FakeBroker, close
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from raftctl.controller import ControllerConfig
+    from raftctl.security import Authorizer
 
 REQUESTS: Codec[ControllerRequest] = Codec.tagged(*get_args(ControllerRequest))
 RESPONSES: Codec[ControllerResponse] = Codec.tagged(*get_args(ControllerResponse))
@@ -36,9 +38,14 @@ class ControlledBroker(FakeBroker):
         super().__init__(**keys)
         self.cluster = Cluster(config)
         self.cluster.start(1, 2, 3)
-        authorizer = denying() if authorizes else None
-        self.context = replace(self.context, controller=self, authorizer=authorizer)
+        self.controller_authorizer = denying() if authorizes else None
+        self.context = replace(self.context, controller=self, authorizer=self.controller_authorizer)
         self.publish()
+
+    def authorize_by(self, authorizer: Authorizer) -> None:
+        """This broker and the controller ask this authorizer from now on."""
+        self.controller_authorizer = authorizer
+        self.context = replace(self.context, authorizer=authorizer)
 
     def publish(self) -> None:
         """Everything is committed and known to this broker."""
@@ -50,7 +57,11 @@ class ControlledBroker(FakeBroker):
         del timeout_ms
         await asyncio.sleep(0)
         (asked,) = REQUESTS.unpack_all(REQUESTS.pack(request))
-        (answer,) = RESPONSES.unpack_all(RESPONSES.pack(self.cluster.handle(asked)))
+        allowed = screen(
+            self.controller_authorizer, asked, self.config.node_id, lambda: self.cluster.image
+        )
+        response = allowed.complete(self.cluster.handle(allowed.request))
+        (answer,) = RESPONSES.unpack_all(RESPONSES.pack(response))
         self.publish()
         return answer
 

@@ -241,7 +241,8 @@ async def test_a_named_topic_is_created_if_client_and_broker_allow_it() -> None:
     assert (created["error_code"], created["name"]) == (0, "new")
     # As many as this broker's configuration says, whatever the controller's does.
     assert len(created["partitions"]) == 3
-    assert broker.controller.requests == [CreateTopicsRequest((NewTopic("new", 3, 2),))]
+    asked = CreateTopicsRequest((NewTopic("new", 3, 2),), False, ("User:ANONYMOUS", "10.0.0.7"))
+    assert broker.controller.requests == [asked]
 
 
 @pytest.mark.req("C3")

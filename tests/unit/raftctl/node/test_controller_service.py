@@ -14,6 +14,7 @@ from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError
 from raftctl.loader import MetadataLoader
 from raftctl.loader import _loader as loader
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.codec import pack_payload, unpack_records
 from raftctl.metadata.records import (
     BeginTransactionRecord,
@@ -24,6 +25,7 @@ from raftctl.metadata.records import (
     SnapshotMarkRecord,
     TopicRecord,
 )
+from raftctl.metadata.requests.admin import DescribeQuorumRequest
 from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -36,6 +38,8 @@ from raftctl.metadata.requests.cluster import (
 from raftctl.node import ControllerService
 from raftctl.node import _controller_service as controller_service
 from raftctl.raft.messages import Offset
+from raftctl.security import Action
+from tests.kit.authorizing import denying
 from tests.unit.raftctl.quorum.parts import Member
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.security import Authorizer
     from tests.kit.disk import FakeDisk
 
 CLUSTER = "cluster"
@@ -68,6 +73,7 @@ class Controller(Member):
         session_timeout_ms: int = 60_000,
         idle_interval_ms: int = NO_IDLE_MS,
         disk: FakeDisk | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         super().__init__(disk=disk)
         config = ControllerConfig(cluster_id=CLUSTER, session_timeout_ms=session_timeout_ms)
@@ -82,6 +88,7 @@ class Controller(Member):
             idle_interval_ms=idle_interval_ms,
             fail=self.failures.append,
             fence=lambda: None,
+            authorizer=authorizer,
         )
         self.published: list[MetadataImage] = []
         self.loader.add_publisher(self)
@@ -155,6 +162,42 @@ async def test_an_answer_waits_for_the_commit_and_so_do_followers(active: Contro
     assert isinstance(response, CreateTopicsResponse)
     assert [result.error for result in response.topics] == [ErrorCode.NONE]
     assert active.published[-1].topics.by_name("orders") is not None
+
+
+@pytest.mark.req("S4")
+async def test_what_the_requester_may_not_do_is_not_decided() -> None:
+    denied = [
+        Action(Operation.CREATE, ResourceType.TOPIC, "hidden"),
+        Action(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME),
+        Action(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME),
+    ]
+    controller = Controller(authorizer=denying(*denied))
+    await controller.activate()
+    await controller.register()
+    alice = ("User:alice", "10.0.0.7")
+    topics = (NewTopic("hidden", 1, 1), NewTopic("orders", 1, 1))
+    response = await controller.answered(CreateTopicsRequest(topics, requester=alice))
+    assert isinstance(response, CreateTopicsResponse)
+    assert [(result.name, result.error) for result in response.topics] == [
+        ("orders", ErrorCode.NONE),
+        ("hidden", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ]
+    assert controller.controller.image.topics.by_name("hidden") is None
+    end_offset = controller.log.end_offset
+    for request in (
+        CreateTopicsRequest(topics),
+        CreateTopicsRequest(topics, broker_id=7),
+        DescribeQuorumRequest(alice),
+    ):
+        with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await controller.answered(request)
+    assert controller.log.end_offset == end_offset
+    answers: list[object] = []
+    controller.service.answer(CreateTopicsRequest(topics, broker_id=7), answers.append, 7)
+    await controller.until(lambda: answers)
+    assert controller.controller.image.topics.by_name("hidden") is not None
+    controller.service.stop()
+    await controller.stop()
 
 
 @pytest.mark.req("C1")
