@@ -27,9 +27,14 @@ _SECRET = (
 """How the names of keys end whose values are secrets."""
 
 
+def is_secret(key: str) -> bool:
+    """Return whether the value of a key must be in no text."""
+    return key.endswith(_SECRET)
+
+
 def written(key: str, value: str) -> str:
     """Return `key=value`, without the value of a secret."""
-    return f"{key}=[hidden]" if key.endswith(_SECRET) else f"{key}={value}"
+    return f"{key}=[hidden]" if is_secret(key) else f"{key}={value}"
 
 
 def complaint(error: ValidationError, prefix: str = "") -> str:

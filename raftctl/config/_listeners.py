@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import PrivateAttr, ValidationError
 
-from raftctl.config._complaints import complaint
+from raftctl.config._complaints import complaint, is_secret
 from raftctl.config._definition import Section, key, key_of
-from raftctl.config._security_keys import AccessKeys, LimitKeys, SaslKeys, TlsKeys
+from raftctl.config._security_keys import AccessKeys, LimitKeys, SaslKeys, TlsKeys, TokenKeys
 from raftctl.config.keys import ListenerKeys, QuorumKeys
 from raftctl.config.security import (
     Jaas,
@@ -39,7 +39,7 @@ LISTENER_PREFIX = "listener.name."
 SectionT = TypeVar("SectionT", bound=Section)
 
 
-class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, AccessKeys, LimitKeys):
+class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, TokenKeys, AccessKeys, LimitKeys):
     """The keys of listeners and of what protects them, with what follows from both."""
 
     _written: dict[str, str] = PrivateAttr(default_factory=dict)
@@ -48,6 +48,15 @@ class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, AccessKeys, Lim
     def written(self) -> Mapping[str, str]:
         """The keys and values as they were written, for plug-ins. It holds secrets."""
         return self._written
+
+    @property
+    def described_listener_keys(self) -> dict[str, str | None]:
+        """The keys of `listener.name.` as they were written; None for the value of a secret."""
+        return {
+            key: None if is_secret(key) else value
+            for key, value in self._written.items()
+            if key.startswith(LISTENER_PREFIX)
+        }
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
@@ -128,11 +137,12 @@ class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, AccessKeys, Lim
         return max(names, key=len, default=None)
 
     def _tls(self, listener_name: str, own: Mapping[str, str]) -> TlsSettings:
-        keys = _overridden(TlsKeys, self, listener_prefix(listener_name), own)
+        prefix = listener_prefix(listener_name)
+        keys = _overridden(TlsKeys, self, prefix, own)
         if self.security_protocol(listener_name) == "SASL_SSL" and "ssl.client.auth" not in own:
             # As with Apache Kafka: who logs in by SASL needs no certificate (KIP-684).
             keys = keys.model_copy(update={"ssl_client_auth": "none"})
-        return tls_settings(keys)
+        return tls_settings(keys, prefix if any(key.startswith("ssl.") for key in own) else "")
 
     def _sasl(self, listener_name: str, own: Mapping[str, str]) -> SaslSettings:
         prefix = listener_prefix(listener_name)
@@ -177,8 +187,8 @@ def mechanism_prefix(mechanism: str) -> str:
     return f"{mechanism.lower()}."
 
 
-def tls_settings(keys: TlsKeys) -> TlsSettings:
-    """Return the settings that the keys ask for."""
+def tls_settings(keys: TlsKeys, key_prefix: str = "") -> TlsSettings:
+    """Return the settings that the keys ask for; see `TlsSettings.key_prefix`."""
     return TlsSettings(
         StoreSettings(
             keys.ssl_keystore_type,
@@ -200,6 +210,7 @@ def tls_settings(keys: TlsKeys) -> TlsSettings:
         keys.ssl_cipher_suites,
         keys.ssl_principal_mapping_rules,
         keys.ssl_endpoint_identification_algorithm,
+        key_prefix,
     )
 
 

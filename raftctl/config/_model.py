@@ -11,7 +11,7 @@ from pydantic import ValidationInfo, model_validator
 
 from raftctl.config._listeners import NodeListeners
 from raftctl.config._security_checks import security_problems
-from raftctl.config._security_keys import AccessKeys, LimitKeys, SaslKeys, TlsKeys
+from raftctl.config._security_keys import AccessKeys, LimitKeys, SaslKeys, TlsKeys, TokenKeys
 from raftctl.config.addresses import Server
 from raftctl.config.keys import (
     CleanerKeys,
@@ -42,6 +42,7 @@ _BOUNDED_BY = (
     ("broker.heartbeat.interval.ms", "broker.session.timeout.ms", _BELOW),
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms", _AT_MOST),
     ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms", _AT_MOST),
+    ("connection.failed.authentication.delay.ms", "connections.max.idle.ms", _BELOW),
 )
 """(key, key that bounds it, how)."""
 
@@ -50,6 +51,7 @@ SECTIONS: tuple[type[Section], ...] = (
     ListenerKeys,
     TlsKeys,
     SaslKeys,
+    TokenKeys,
     AccessKeys,
     LimitKeys,
     QuorumKeys,

@@ -70,7 +70,7 @@ def _unsupported_keys(node: NodeListeners) -> Iterator[str]:
     for key, reason in _supported.NOT_IN_FORCE.items():
         name = key.replace(".", "_")
         if getattr(node, name) != fields[name].default:
-            yield f"{key}={node.written.get(key, getattr(node, name))}: {reason}: remove the key"
+            yield f"{written(key, str(getattr(node, name)))}: {reason}: remove the key"
 
 
 def _protocol_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:

@@ -151,6 +151,25 @@ class SaslKeys(Section):
     )
 
 
+class TokenKeys(Section):
+    """Delegation tokens"""
+
+    delegation_token_secret_key: Secret = key(
+        None,
+        "What delegation tokens are signed with (KIP-48), the same on all brokers and controllers. "
+        "Default: there are no tokens.",
+    )
+    delegation_token_max_lifetime_ms: int = key(
+        604_800_000, "How long a token may be renewed.", at_least=1, at_most=LONG_MAX
+    )
+    delegation_token_expiry_time_ms: int = key(
+        86_400_000, "How long a token that is not renewed is valid.", at_least=1, at_most=LONG_MAX
+    )
+    delegation_token_expiry_check_interval_ms: int = key(
+        3_600_000, "How often it is looked for tokens that are over.", at_least=1, at_most=LONG_MAX
+    )
+
+
 class AccessKeys(Section):
     """Rules of access"""
 

@@ -26,9 +26,14 @@ LOGIN_MECHANISMS: frozenset[str] = frozenset()
 """The mechanisms of SASL by which a node can log in to another."""
 
 _NO_QUOTAS = "quotas are stored and listed, and nobody is kept to them"
+_NO_TOKENS = "delegation tokens are not supported"
 _NO_LIMIT = "connections are not counted by address, by listener or by time"
 
 NOT_IN_FORCE: Mapping[str, str] = {
+    "delegation.token.secret.key": _NO_TOKENS,
+    "delegation.token.max.lifetime.ms": _NO_TOKENS,
+    "delegation.token.expiry.time.ms": _NO_TOKENS,
+    "delegation.token.expiry.check.interval.ms": _NO_TOKENS,
     "max.connections.per.ip": _NO_LIMIT,
     "max.connections.per.ip.overrides": _NO_LIMIT,
     "max.connection.creation.rate": _NO_LIMIT,

@@ -87,7 +87,6 @@ unstable.feature.versions.enable
 
 _NO_PLUG_IN = "classes of Java are not loaded, and nothing checks in its place"
 _NO_KERBEROS = "GSSAPI is not supported"
-_NO_TOKENS = "delegation tokens are not supported"
 _ONE_MODULE = (
     "a login module is one of a listener and a mechanism: write it as "
     "listener.name.NAME.MECHANISM.sasl.jaas.config"
@@ -143,11 +142,7 @@ _REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sasl.kerberos.min.time.before.relogin": (_NO_KERBEROS, ("60000",)),
     "sasl.kerberos.principal.to.local.rules": (_NO_KERBEROS, ("DEFAULT",)),
     "sasl.oauthbearer.header.urlencode": (_NO_LOGIN, _OFF),
-    "delegation.token.secret.key": (_NO_TOKENS, _OFF),
-    "delegation.token.master.key": (_NO_TOKENS, _OFF),
-    "delegation.token.max.lifetime.ms": (_NO_TOKENS, ("604800000",)),
-    "delegation.token.expiry.time.ms": (_NO_TOKENS, ("86400000",)),
-    "delegation.token.expiry.check.interval.ms": (_NO_TOKENS, ("3600000",)),
+    "delegation.token.master.key": ("its name is delegation.token.secret.key", _OFF),
 }
 """Keys that promise what does not happen: (why, values that promise nothing). A file with another
 value would be taken for safer than it is."""

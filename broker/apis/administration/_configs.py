@@ -222,6 +222,11 @@ def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterat
         read_only = name not in BROKER_KEYS
         kind = _broker_type(value, field)
         yield _entry(name, kind, field.description, synonyms, read_only=read_only)
+    for name, written in config.described_listener_keys.items():
+        if keys is None or name in keys:
+            kind = ConfigType.PASSWORD if written is None else ConfigType.STRING
+            synonyms = [_synonym(name, written, _STATIC_BROKER_CONFIG)]
+            yield _entry(name, kind, None, synonyms, read_only=True)
     for name, key in BROKER_KEYS.items():
         if name.replace(".", "_") in type(config).model_fields or (
             keys is not None and name not in keys

@@ -11,6 +11,8 @@ from raftctl.errors import ErrorCode
 from tests.unit.broker.apis.asking import ask
 from tests.unit.broker.apis.controlled import ControlledBroker
 
+HIDDEN = "s3cret"
+
 pytestmark = pytest.mark.req("N1", "C9")
 
 
@@ -207,3 +209,38 @@ async def test_configs_of_a_name_that_no_topic_can_have(broker: ControlledBroker
         ErrorCode.NONE,
     ]
     assert results[2]["error_message"] == ""
+
+
+@pytest.mark.req("S8")
+async def test_no_description_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "raftctl.config._supported.LISTENER_PROTOCOLS", frozenset({"SSL", "SASL_SSL"})
+    )
+    monkeypatch.setattr("raftctl.config._supported.BROKER_PROTOCOLS", frozenset({"SSL"}))
+    monkeypatch.setattr("raftctl.config._supported.MECHANISMS", frozenset({"PLAIN"}))
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    broker = ControlledBroker(
+        listeners="WEB://127.0.0.1:0,LOGIN://127.0.0.1:0",
+        listener_security_protocol_map="WEB:SSL,LOGIN:SASL_SSL,CONTROLLER:PLAINTEXT",
+        inter_broker_listener_name="WEB",
+        ssl_keystore_location="/etc/keys.p12",
+        ssl_keystore_password=HIDDEN,
+        listener_name_login_ssl_keystore_password=HIDDEN,
+        listener_name_login_ssl_keystore_location="/etc/login.p12",
+        listener_name_login_sasl_enabled_mechanisms="PLAIN",
+        listener_name_login_plain_sasl_jaas_config=f'{module} required user_a="{HIDDEN}";',
+    )
+    entries = await described(broker, 4, "1")
+    assert HIDDEN not in repr(entries)
+    hidden = (
+        "ssl.keystore.password",
+        "ssl.keystore.key",
+        "listener.name.login.ssl.keystore.password",
+        "listener.name.login.plain.sasl.jaas.config",
+    )
+    for name in hidden:
+        assert entries[name]["is_sensitive"]
+        assert entries[name]["value"] is None
+    shown = entries["listener.name.login.ssl.keystore.location"]
+    assert (shown["value"], shown["is_sensitive"]) == ("/etc/login.p12", False)
+    assert entries["ssl.keystore.location"]["value"] == "/etc/keys.p12"

@@ -85,6 +85,7 @@ def test_a_listeners_own_keys_come_before_the_nodes() -> None:
     assert (web.tls.keystore.location, web.tls.keystore.type) == ("/etc/web.jks", "JKS")
     assert (both.tls.keystore.location, both.tls.keystore.type) == ("/etc/node.p12", "PKCS12")
     assert (web.tls.client_auth, both.tls.client_auth) == ("required", "none")
+    assert (web.tls.key_prefix, both.tls.key_prefix) == ("listener.name.web.", "")
     assert both.sasl is not None
     assert list(both.sasl.mechanisms) == ["SCRAM-SHA-256"]
     login = config.listener_security("LOGIN").sasl
