@@ -75,7 +75,7 @@ class ClassicMembers:
             _updated(known, request, subscription),
             slots_in(subscription.owned, request.topics),
         )
-        member = self._groups.advance(group, step, request.topics, request.session_timeout_ms, now)
+        member = self._groups.advance(group, step, request, now)
         self._timers.set(_turn(group, member), now.ms + request.rebalance_timeout_ms)
         return _joined(member)
 
@@ -126,7 +126,7 @@ class ClassicMembers:
         group, member, classic = self._member(request.group_id, request.caller)
         self._groups.touch(group, member, classic.session_timeout_ms, now)
         # Else only a member of KIP-848 would find that topics have changed.
-        self._groups.look_at(group, request.topics, now)
+        self._groups.look_at(group, request, now)
         if not _has_a_step_to_make(group, member):
             return {"error_code": ErrorCode.NONE}
         turn = _turn(group, member)

@@ -7,7 +7,7 @@ the core follows from its log, its requests and the time, and a test can replay 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker.coordinator.core import NOBODY
@@ -45,6 +45,8 @@ class Join:
     """True if a leader understands that there is nothing to assign (KIP-814)."""
     topics: TopicsImage = EMPTY_IMAGE.topics
     """The present topics: a group that has members of KIP-848 too assigns them itself."""
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the member may describe a topic, as in `ConsumerHeartbeat`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Heartbeat:
     caller: Caller
     topics: TopicsImage = EMPTY_IMAGE.topics
     """The present topics, as in `Join`."""
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the member may describe a topic, as in `ConsumerHeartbeat`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,8 @@ class ConsumerHeartbeat:
     heartbeat_interval_ms: int
     """The last two are what its group's configuration says."""
     topics: TopicsImage
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the member may describe a topic; None if every member may describe all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ _EXPLAINED = {
     "num.replica.alter.log.dirs.threads": _THREADS,
     "group.coordinator.threads": _THREADS,
     "group.coordinator.new.enable": "there is one coordinator, and it knows both protocols",
-    "group.consumer.regex.refresh.interval.ms": "expressions are looked at when topics change",
 }
 
 _FAMILIES = {

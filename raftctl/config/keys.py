@@ -589,6 +589,12 @@ class GroupKeys(Section):
     group_consumer_max_size: int = _key(
         INT_MAX, "The members that a group of the consumer protocol may have.", at_least=1
     )
+    group_consumer_regex_refresh_interval_ms: int = _key(
+        600_000,
+        "How often the regular expressions that members subscribe to are matched again, so that "
+        "changed rules of access have effect; new topics are found earlier.",
+        at_least=10_000,
+    )
     group_consumer_assignors: Assignors = _key(
         ("uniform", "range"),
         "The assignors of groups of the consumer protocol; the first is taken when no member asks "

@@ -219,7 +219,7 @@ EDITS = (
     ),
     Edit(
         "epoch_of_a_group_goes_back",
-        "broker.groups.consumer._consumer_groups:_of_topics",
+        "broker.groups.consumer._consumer_groups:ConsumerGroups._of_topics",
         "max(group.epoch, group.assignment_epoch + 1)",
         "group.assignment_epoch - 1",
         f"{_UNIT}groups/test_consumer_groups.py::test_others_go_on_reading_while_one_comes_or_goes",
@@ -227,7 +227,7 @@ EDITS = (
     Edit(
         "member_has_no_session",
         "broker.groups.consumer._consumer_groups:ConsumerGroups.advance",
-        "self.touch(group, step.member, session_timeout_ms, now)",
+        "self.touch(group, step.member, request.session_timeout_ms, now)",
         "pass",
         f"{_UNIT}groups/test_consumer_groups.py::test_one_heartbeat_makes_a_member_with_its_partitions",
     ),

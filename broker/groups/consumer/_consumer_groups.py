@@ -59,10 +59,13 @@ if TYPE_CHECKING:
 
     from broker.coordinator.core import Journal, KeyValue, Now
     from broker.groups._consumer_records import ConsumerKey
-    from broker.groups.requests import Caller, ConsumerHeartbeat
+    from broker.groups.requests import Caller, ConsumerHeartbeat, Heartbeat, Join
     from broker.protocol.messages import consumer as wire
     from raftctl.metadata.image import TopicsImage
     from raftctl.timers import Timers
+
+    _Looks = Join | Heartbeat | ConsumerHeartbeat
+    """A member's request at which the group looks at the present topics."""
 
 SESSION = "consumer session"
 REVOCATION = "consumer revocation"
@@ -84,6 +87,10 @@ class ConsumerGroupSettings(Protocol):
     @property
     def group_consumer_max_size(self) -> int:
         """The members that a group may have."""
+
+    @property
+    def group_consumer_regex_refresh_interval_ms(self) -> int:
+        """Time after which regular expressions are matched again, although no topic changed."""
 
     @property
     def group_consumer_assignors(self) -> tuple[str, ...]:
@@ -218,7 +225,7 @@ class ConsumerGroups:
         if request.epoch < 0:
             return self._leave(group, request, now)
         step = self._joined(group, request) if joins else self._known(group, request)
-        member = self.advance(group, step, request.topics, request.session_timeout_ms, now, before)
+        member = self.advance(group, step, request, now, before)
         full = joins or is_full(request)
         had = frozenset() if step.before is None else step.before.assigned
         # A member that reports other partitions may have missed a response. Without this it would
@@ -231,8 +238,7 @@ class ConsumerGroups:
         self,
         group: ConsumerGroup,
         step: Step,
-        topics: TopicsImage,
-        session_timeout_ms: int,
+        request: Join | ConsumerHeartbeat,
         now: Now,
         before: Sequence[KeyValue] = (),
     ) -> ConsumerMember:
@@ -244,12 +250,12 @@ class ConsumerGroups:
         makes it good. `before` are records of a group that is made by this heartbeat.
         """
         epochs = (group.epoch, group.assignment_epoch)
-        self._update(group, step, topics, now, before)
+        self._update(group, step, request, now, before)
         group = self.groups[group.group_id]
         # Before the next write, which may be refused. It is a member from here on: without a
         # session one that never gets its response would stay, and hold its partitions, for ever.
-        self.touch(group, step.member, session_timeout_ms, now)
-        self._assign(group, topics)
+        self.touch(group, step.member, request.session_timeout_ms, now)
+        self._assign(group, request.topics)
         grown = epochs[0] <= group.epoch and epochs[1] <= group.assignment_epoch
         invariant(grown, "the epochs of a group only grow")
         return self._reconcile(group, step, now)
@@ -306,7 +312,7 @@ class ConsumerGroups:
         self,
         group: ConsumerGroup,
         step: Step,
-        topics: TopicsImage,
+        request: Join | ConsumerHeartbeat,
         now: Now,
         before: Sequence[KeyValue],
     ) -> None:
@@ -332,28 +338,110 @@ class ConsumerGroups:
             ]
         elif member != step.before:
             records.append(member_record(group_id, member))
-        if changed or group.known_topics is not topics:
+        if changed or self._is_to_be_looked_at(group, request, now):
             rest = [one for one in group.members.values() if one is not step.before]
-            records += _of_topics(group, [*rest, member], topics, now, changed=changed)
+            records += self._of_topics(group, [*rest, member], request, now, changed=changed)
         if is_new:
             records.append(current_record(group_id, member))
         if records:
             self._write(records)
         invariant(member.member_id in self.groups[group_id].members, "a heartbeat makes a member")
-        _looked_at(self.groups[group_id], topics, now)
+        self._looked_at(self.groups[group_id], request, now)
 
-    def look_at(self, group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
+    def look_at(self, group: ConsumerGroup, request: Heartbeat, now: Now) -> None:
         """Raise the group's epoch if topics that it reads have come, gone or grown.
 
         Images are compared by identity: an image that has changed nothing of topics has the same
         topics, so that a heartbeat costs nothing as long as none changes.
         """
-        if group.known_topics is not topics:
+        if self._is_to_be_looked_at(group, request, now):
             members = list(group.members.values())
-            records = _of_topics(group, members, topics, now, changed=False)
+            records = self._of_topics(group, members, request, now, changed=False)
             if records:
                 self._write(records)
-            _looked_at(group, topics, now)
+            self._looked_at(group, request, now)
+
+    def _is_to_be_looked_at(self, group: ConsumerGroup, request: _Looks, now: Now) -> bool:
+        return group.known_topics is not request.topics or self._is_stale(group, now)
+
+    def _is_stale(self, group: ConsumerGroup, now: Now) -> bool:
+        """Return True if what expressions stand for may have changed without a change of topics.
+
+        So it does when rules of access change.
+        """
+        return bool(group.regexes) and now.ms >= group.refresh_ms
+
+    def _of_topics(
+        self,
+        group: ConsumerGroup,
+        members: list[ConsumerMember],
+        request: _Looks,
+        now: Now,
+        *,
+        changed: bool,
+    ) -> list[KeyValue]:
+        """Records of what changed with the topics, or with what members read (`changed`).
+
+        The hash of the topics is part of the group's record (KIP-1101). A coordinator that takes
+        over compares it with that of its own image, and so finds a change that came while nobody
+        led.
+        """
+        regexes = self._resolved(group, members, request, now)
+        draft = ConsumerGroup(group.group_id, regexes=regexes)
+        names = {name for one in members for name in draft.topics_of(one)}
+        metadata_hash = hash_of(names, request.topics)
+        records = [
+            regex_record(group.group_id, one, regexes.get(one))
+            for one in sorted({**group.regexes, **regexes})
+            if group.regexes.get(one) is not regexes.get(one)
+        ]
+        if changed or metadata_hash != group.metadata_hash:
+            # An epoch for which nothing was assigned yet takes up whatever else changes.
+            epoch = max(group.epoch, group.assignment_epoch + 1)
+            records.append(group_record(group, epoch, metadata_hash))
+        return records
+
+    def _looked_at(self, group: ConsumerGroup, request: _Looks, now: Now) -> None:
+        """Note that the group agrees with these topics, as far as that is known.
+
+        Not with those that its regular expressions match, if it is too early to match them again.
+        Then the next heartbeat looks again.
+        """
+        topics = request.topics
+        if self._is_to_be_resolved(group, topics, now):
+            group.known_names = topics.ids
+            group.resolve_again_ms = now.ms + REGEX_REFRESH_MIN_MS
+            group.refresh_ms = now.ms + self._settings.group_consumer_regex_refresh_interval_ms
+        # Else there is something left to look at.
+        all_seen = not group.regexes or group.known_names is topics.ids
+        group.known_topics = topics if all_seen else None
+
+    def _resolved(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], request: _Looks, now: Now
+    ) -> dict[str, ResolvedRegex]:
+        """The topics that each expression of a member matches; the same object if none changed.
+
+        To match one costs as much as there are topics, and a cluster may create many topics in a
+        row. So known expressions are matched again only every `REGEX_REFRESH_MIN_MS`, new ones at
+        once. Of the topics, those count that the member may describe that happens to ask: members
+        of a group share its expressions, as in Apache Kafka.
+        """
+        topics = request.topics
+        again = self._is_to_be_resolved(group, topics, now)
+        found: dict[str, ResolvedRegex] = {}
+        for pattern in sorted({one.topic_regex for one in members if one.topic_regex}):
+            known = group.regexes.get(pattern)
+            if known is None:
+                found[pattern] = ResolvedRegex(_matching(pattern, request), 0, now.wall_ms)
+            elif again and (names := _matching(pattern, request)) != known.topics:
+                found[pattern] = ResolvedRegex(names, known.version + 1, now.wall_ms)
+            else:
+                found[pattern] = known
+        return found
+
+    def _is_to_be_resolved(self, group: ConsumerGroup, topics: TopicsImage, now: Now) -> bool:
+        new_topics = group.known_names is not topics.ids and now.ms >= group.resolve_again_ms
+        return new_topics or self._is_stale(group, now)
 
     # --- (b) the targets of an epoch ------------------------------------------------------------
 
@@ -599,72 +687,11 @@ def _check_step(
     invariant(before.epoch <= after.epoch, "the epoch of a member only grows")
 
 
-def _of_topics(
-    group: ConsumerGroup,
-    members: list[ConsumerMember],
-    topics: TopicsImage,
-    now: Now,
-    *,
-    changed: bool,
-) -> list[KeyValue]:
-    """Records of what changed with the topics, or with what members read (`changed`).
-
-    The hash of the topics is part of the group's record (KIP-1101). A coordinator that takes over
-    compares it with that of its own image, and so finds a change that came while nobody led.
-    """
-    regexes = _resolved(group, members, topics, now)
-    draft = ConsumerGroup(group.group_id, regexes=regexes)
-    names = {name for one in members for name in draft.topics_of(one)}
-    metadata_hash = hash_of(names, topics)
-    records = [
-        regex_record(group.group_id, one, regexes.get(one))
-        for one in sorted({**group.regexes, **regexes})
-        if group.regexes.get(one) is not regexes.get(one)
-    ]
-    if changed or metadata_hash != group.metadata_hash:
-        # An epoch for which nothing was assigned yet takes up whatever else changes.
-        epoch = max(group.epoch, group.assignment_epoch + 1)
-        records.append(group_record(group, epoch, metadata_hash))
-    return records
-
-
-def _looked_at(group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
-    """Note that the group agrees with these topics, as far as that is known.
-
-    Not with those that its regular expressions match, if it is too early to match them again. Then
-    the next heartbeat looks again.
-    """
-    if _is_to_be_resolved(group, topics, now):
-        group.known_names = topics.ids
-        group.resolve_again_ms = now.ms + REGEX_REFRESH_MIN_MS
-    # Else there is something left to look at.
-    all_seen = not group.regexes or group.known_names is topics.ids
-    group.known_topics = topics if all_seen else None
-
-
-def _resolved(
-    group: ConsumerGroup, members: Sequence[ConsumerMember], topics: TopicsImage, now: Now
-) -> dict[str, ResolvedRegex]:
-    """The topics that each expression of a member matches; the same object if none changed.
-
-    To match one costs as much as there are topics, and a cluster may create many topics in a row.
-    So known expressions are matched again only every `REGEX_REFRESH_MIN_MS`, new ones at once.
-    """
-    again = _is_to_be_resolved(group, topics, now)
-    found: dict[str, ResolvedRegex] = {}
-    for pattern in sorted({one.topic_regex for one in members if one.topic_regex}):
-        known = group.regexes.get(pattern)
-        if known is None:
-            found[pattern] = ResolvedRegex(matching(pattern, topics.ids), 0, now.wall_ms)
-        elif again and (names := matching(pattern, topics.ids)) != known.topics:
-            found[pattern] = ResolvedRegex(names, known.version + 1, now.wall_ms)
-        else:
-            found[pattern] = known
-    return found
-
-
-def _is_to_be_resolved(group: ConsumerGroup, topics: TopicsImage, now: Now) -> bool:
-    return group.known_names is not topics.ids and now.ms >= group.resolve_again_ms
+def _matching(pattern: str, request: _Looks) -> tuple[str, ...]:
+    """Return the topics that an expression matches, of those that the member may describe."""
+    names = matching(pattern, request.topics.ids)
+    may_describe = request.may_describe
+    return names if may_describe is None else tuple(filter(may_describe, names))
 
 
 # --- responses ----------------------------------------------------------------------

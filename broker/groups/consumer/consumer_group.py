@@ -154,6 +154,8 @@ class ConsumerGroup:
     """The topics for which the regular expressions were looked at last."""
     resolve_again_ms: int = 0
     """The time from which they may be looked at again."""
+    refresh_ms: int = 0
+    """The time from which they must be, whether topics have changed or not."""
 
     # --- invariants -----------------------------------------------------------------------------
 

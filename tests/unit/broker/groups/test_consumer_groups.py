@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.coordinator.record_format import version_of
@@ -151,6 +153,33 @@ def test_a_regular_expression_follows_the_topics(bench: ConsumerBench) -> None:
     assert len(numbers(a)) == 6
     assert bench.core._consumers.groups["g"].regexes == {}
     assert bench.beat("b", topic_regex="(") == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.req("S4")
+def test_an_expression_stands_for_topics_that_the_member_may_describe(bench: ConsumerBench) -> None:
+    a = Consumer(bench, "a")
+    hidden = {"logs-1"}
+    for name in ("logs-1", "logs-2"):
+        bench.add_topic(name, 1)
+
+    def settle(beats: int = 3, **changes: Any) -> None:
+        for _ in range(beats):
+            bench.sleep(SESSION_MS // 3)
+            a.beat(may_describe=lambda name: name not in hidden, **changes)
+            a.obey()
+
+    settle(1, topic_names=None, topic_regex="logs-.*")
+    assert (numbers(a, "logs-1"), numbers(a, "logs-2")) == ([], [0])
+    # A rule that changes has effect when expressions are matched again: no topic shows it.
+    hidden.clear()
+    settle()
+    assert numbers(a, "logs-1") == []
+    long = 3 * 600_000 // SESSION_MS + 3
+    settle(long)
+    assert (numbers(a, "logs-1"), numbers(a, "logs-2")) == ([0], [0])
+    hidden.add("logs-2")
+    settle(long)
+    assert (numbers(a, "logs-1"), numbers(a, "logs-2")) == ([0], [])
 
 
 # --- who is no member -----------------------------------------------------------------------------
