@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     administration_edits,
+    authorization_edits,
     broker_edits,
     controller_edits,
     controller_invariant_edits,
@@ -32,4 +33,5 @@ EDITS = (
     *coordinator_edits.EDITS,
     *request_edits.EDITS,
     *administration_edits.EDITS,
+    *authorization_edits.EDITS,
 )

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.apis.consumer._groups import ask, ask_any
 from broker.apis.discovery import OPERATIONS_NOT_ASKED
+from broker.apis.handler.authorization import (
+    authorized_operations,
+    denied_names,
+    is_allowed,
+    require,
+)
 from broker.coordinator import STEP_ITEMS
 from broker.groups.classic import State
 from broker.groups.requests import (
@@ -18,6 +24,7 @@ from broker.groups.requests import (
 )
 from broker.protocol import EncodedArray
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -30,8 +37,6 @@ if TYPE_CHECKING:
     _DescribedGroup = wire.DescribeGroupsResponseDescribedGroup
     _DescribedConsumerGroup = wire.ConsumerGroupDescribeResponseDescribedGroup
 
-ALL_GROUP_OPERATIONS = 0b1101_0100_1000
-"""Read, delete, describe, describe and alter configs."""
 _HAS_ABSENT_GROUPS = 6
 """From this version on a group that does not exist is an error (KIP-1043)."""
 
@@ -48,16 +53,22 @@ async def _describe(
     context: ApiContext, request: Request[wire.DescribeGroupsRequest], group_id: str
 ) -> _DescribedGroup:
     try:
+        require(context, request, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         found: _DescribedGroup | None = await ask_any(context, DescribeGroup(group_id), group_id)
     except KafkaError as error:
         return _absent(group_id, error.code, "")
     if found is None:
-        if request.version < _HAS_ABSENT_GROUPS:
-            return _absent(group_id, ErrorCode.NONE, State.DEAD.value)
-        return _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
+        if request.version >= _HAS_ABSENT_GROUPS:
+            return _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
+        found = _absent(group_id, ErrorCode.NONE, State.DEAD.value)
     asked = request.body.get("include_authorized_operations", False)
-    operations = ALL_GROUP_OPERATIONS if asked else OPERATIONS_NOT_ASKED
-    return {**found, "authorized_operations": operations}
+    return {**found, "authorized_operations": _operations(context, request, group_id, asked=asked)}
+
+
+def _operations(context: ApiContext, request: Request[Any], group_id: str, *, asked: bool) -> int:
+    if not asked:
+        return OPERATIONS_NOT_ASKED
+    return authorized_operations(context, request, ResourceType.GROUP, group_id)
 
 
 def _absent(group_id: str, error: ErrorCode, state: str) -> _DescribedGroup:
@@ -84,6 +95,7 @@ async def handle_list(
 ) -> wire.ListGroupsResponse:
     """Answer with the groups that this broker coordinates, of all or some states and types.
 
+    Without the right to describe the cluster, these are the groups that the client may describe.
     COORDINATOR_LOAD_IN_PROGRESS while a partition is still loaded: the client asks again.
     """
     body = request.body
@@ -91,15 +103,29 @@ async def handle_list(
     states = frozenset(state.lower() for state in body.get("states_filter", ()))
     types = frozenset(kind.lower() for kind in body.get("types_filter", ()))
     groups = EncodedArray(request.api_key, request.version, "groups")
+    describe, cluster = Operation.DESCRIBE, ResourceType.CLUSTER
+    sees_all = is_allowed(context, request, describe, cluster, CLUSTER_NAME)
     for shard in list(context.groups.shards()):
         try:
             async for group_ids in _some_at_a_time(context, shard):
-                groups.add(await shard.ask(ListGroups(group_ids, states, types)))
+                found = await shard.ask(ListGroups(group_ids, states, types))
+                groups.add(found if sees_all else _described(context, request, found))
         except KafkaError as error:
             # The partition moved meanwhile: its new coordinator lists its groups.
             if error.code is not ErrorCode.NOT_COORDINATOR:
                 raise
     return {"error_code": ErrorCode.NONE, "groups": groups}
+
+
+def _described(
+    context: ApiContext,
+    request: Request[wire.ListGroupsRequest],
+    groups: Sequence[wire.ListedGroup],
+) -> list[wire.ListedGroup]:
+    """Return those of the groups that the client may describe."""
+    names = (one["group_id"] for one in groups)
+    denied = denied_names(context, request, Operation.DESCRIBE, ResourceType.GROUP, names)
+    return [one for one in groups if one["group_id"] not in denied]
 
 
 async def _some_at_a_time(context: ApiContext, shard: Shard) -> AsyncIterator[Sequence[str]]:
@@ -115,11 +141,15 @@ async def handle_delete(
 ) -> wire.DeleteGroupsResponse:
     """Delete groups without members, and their offsets (KIP-229)."""
     groups = request.body["groups_names"]
-    return {"results": await asyncio.gather(*(_delete(context, one) for one in groups))}
+    deleting = (_delete(context, request, one) for one in groups)
+    return {"results": await asyncio.gather(*deleting)}
 
 
-async def _delete(context: ApiContext, group_id: str) -> wire.DeletableGroupResult:
+async def _delete(
+    context: ApiContext, request: Request[wire.DeleteGroupsRequest], group_id: str
+) -> wire.DeletableGroupResult:
     try:
+        require(context, request, Operation.DELETE, ResourceType.GROUP, group_id)
         await ask_any(context, DeleteGroup(group_id), group_id)
     except KafkaError as error:
         return {"group_id": group_id, "error_code": error.code}
@@ -129,7 +159,11 @@ async def _delete(context: ApiContext, group_id: str) -> wire.DeletableGroupResu
 async def handle_describe_consumer(
     context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest]
 ) -> wire.ConsumerGroupDescribeResponse:
-    """Answer with each group and its members; GROUP_ID_NOT_FOUND for classic groups."""
+    """Answer with each group and its members; GROUP_ID_NOT_FOUND for classic groups.
+
+    TOPIC_AUTHORIZATION_FAILED for one whose members have, or are to have, partitions of a topic
+    that the client may not describe.
+    """
     groups = request.body["group_ids"]
     return {
         "groups": await asyncio.gather(
@@ -143,12 +177,32 @@ async def _describe_consumer(
 ) -> _DescribedConsumerGroup:
     describe = DescribeConsumerGroup(group_id, context.metadata.image.topics)
     try:
+        require(context, request, Operation.DESCRIBE, ResourceType.GROUP, group_id)
         found: _DescribedConsumerGroup = await ask(context, describe, group_id)
+        _check_topics(context, request, found)
     except KafkaError as error:
         return _absent_consumer(group_id, error)
     asked = request.body["include_authorized_operations"]
-    operations = ALL_GROUP_OPERATIONS if asked else OPERATIONS_NOT_ASKED
-    return {**found, "authorized_operations": operations}
+    return {**found, "authorized_operations": _operations(context, request, group_id, asked=asked)}
+
+
+def _check_topics(
+    context: ApiContext,
+    request: Request[wire.ConsumerGroupDescribeRequest],
+    group: _DescribedConsumerGroup,
+) -> None:
+    """Raise KafkaError(TOPIC_AUTHORIZATION_FAILED) if the client may not describe all topics."""
+    if context.authorizer is None:
+        return
+    names = (
+        one["topic_name"]
+        for member in group["members"]
+        for assignment in (member["assignment"], member["target_assignment"])
+        for one in assignment["topic_partitions"]
+    )
+    if denied_names(context, request, Operation.DESCRIBE, ResourceType.TOPIC, names):
+        text = f"group {group['group_id']} reads topics that the client may not describe"
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
 
 
 def _absent_consumer(group_id: str, error: KafkaError) -> _DescribedConsumerGroup:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from itertools import groupby
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID
 
-from broker.apis.consumer._groups import ask, ask_any
+from broker.apis.consumer._groups import ask, ask_any, require_member
 from broker.apis.handler import Reply
+from broker.apis.handler.authorization import denied_names, require
 from broker.groups import NO_EXPIRY, UNSTABLE, CommittedOffset
 from broker.groups.requests import Caller, Commit, DeleteOffsets, FetchOffsets
 from broker.replication.partition import Sender
 from broker.types import CONSUMER_OFFSETS, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,7 +39,8 @@ Errors = dict[TopicPartition, ErrorCode]
 if TYPE_CHECKING:
     _FetchedTopic = wire.OffsetFetchRequestTopic | wire.OffsetFetchRequestTopics
     _Fetched = Sequence[wire.OffsetFetchRequestTopic] | Sequence[wire.OffsetFetchRequestTopics]
-    _Asked = wire.OffsetCommitRequestTopic | _FetchedTopic
+    _ByName = wire.TxnOffsetCommitRequestTopic | wire.OffsetDeleteRequestTopic
+    _Asked = wire.OffsetCommitRequestTopic | _FetchedTopic | _ByName
 
 
 class _Name(TypedDict, total=False):
@@ -73,43 +76,85 @@ def _name_of(context: ApiContext, topic: _Asked) -> str | None:
 
 def handle_commit(
     context: ApiContext, request: Request[wire.OffsetCommitRequest]
-) -> Reply[wire.OffsetCommitResponse]:
-    """Commit offsets, and answer when they are committed, with an error for each partition."""
+) -> wire.OffsetCommitResponse | Reply[wire.OffsetCommitResponse]:
+    """Commit offsets, and answer when they are committed, with an error for each partition.
+
+    Raises KafkaError(GROUP_AUTHORIZATION_FAILED). The coordinator is asked about the partitions
+    that exist and may be read; its error is theirs.
+    """
+    require_member(context, request)
     body = request.body
     wall_ms = context.wall_ms()
+    denied = _denied(context, request, Operation.READ, body["topics"])
     offsets = []
     for topic in body["topics"]:
         name = _name_of(context, topic)
         for one in topic["partitions"]:
             partition = TopicPartition(name or "", one["partition_index"])
-            if context.metadata.has(partition):
+            if context.metadata.has(partition) and name not in denied:
                 # Versions 2 to 4 alone have a retention of their own (KIP-211 took it away).
                 retention_ms = body.get("retention_time_ms", -1)
                 offsets.append((partition, _committed(one, wall_ms, retention_ms)))
+
+    def answer(errors: Errors) -> wire.OffsetCommitResponse:
+        named = [topic for topic in body["topics"] if topic["partitions"]]
+        return {"topics": [_commit_answer(context, topic, errors, denied) for topic in named]}
+
+    if not offsets:
+        return answer({})
     generation = body["generation_id_or_member_epoch"]
     caller = Caller(body["member_id"], body.get("group_instance_id"), generation)
     knows_epochs = request.version >= _KNOWS_EPOCHS
     commit = Commit(body["group_id"], caller, tuple(offsets), knows_epochs=knows_epochs)
+    try:
+        committed = ask_any(context, commit, commit.group_id)
+    except KafkaError as error:
+        return answer(_failed(commit, error))
 
-    committed = ask_any(context, commit, commit.group_id)
+    def result() -> wire.OffsetCommitResponse:
+        try:
+            return answer(committed.result())
+        except KafkaError as error:
+            return answer(_failed(commit, error))
 
-    def answer() -> wire.OffsetCommitResponse:
-        errors = committed.result()
-        named = [topic for topic in body["topics"] if topic["partitions"]]
-        return {"topics": [_commit_answer(context, topic, errors) for topic in named]}
+    return Reply(committed, result)
 
-    return Reply(committed, answer)
+
+def _denied(
+    context: ApiContext,
+    request: Request[Any],
+    operation: Operation,
+    topics: Iterable[_Asked],
+) -> frozenset[str]:
+    """Return the names of those topics on which the operation is denied."""
+    if context.authorizer is None:
+        return frozenset()
+    names = (name for one in topics if (name := _name_of(context, one)) is not None)
+    return denied_names(context, request, operation, ResourceType.TOPIC, names)
+
+
+def _failed(commit: Commit, error: KafkaError) -> Errors:
+    """Return the coordinator's error for each partition that it was asked about."""
+    return {partition: error.code for partition, _ in commit.offsets}
 
 
 async def handle_commit_in_transaction(
     context: ApiContext, request: Request[wire.TxnOffsetCommitRequest]
 ) -> wire.TxnOffsetCommitResponse:
-    """TxnOffsetCommit: the offsets count when the producer's transaction is committed."""
+    """TxnOffsetCommit: the offsets count when the producer's transaction is committed.
+
+    Raises KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED.
+    """
     body = request.body
+    name = body["transactional_id"]
+    require(context, request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    require_member(context, request)
+    denied = _denied(context, request, Operation.READ, body["topics"])
     wall_ms = context.wall_ms()
     offsets = [
         (partition, _committed(one, wall_ms, -1))
         for topic in body["topics"]
+        if topic["name"] not in denied
         for one in topic["partitions"]
         if context.metadata.has(partition := TopicPartition(topic["name"], one["partition_index"]))
     ]
@@ -117,15 +162,24 @@ async def handle_commit_in_transaction(
         body.get("member_id", ""), body.get("group_instance_id"), body.get("generation_id", -1)
     )
     producer = body["producer_id"], body["producer_epoch"]
-    # As in Apache Kafka the coordinator is not asked then: an outdated producer is not fenced.
-    if not offsets:
-        return {"topics": [_named_commit(topic, {}) for topic in body["topics"]]}
-    if not body["group_id"]:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    await _check_transaction(context, request)
     commit = Commit(body["group_id"], caller, tuple(offsets), producer, knows_epochs=False)
-    errors: Errors = await ask(context, commit, commit.group_id)
-    return {"topics": [_named_commit(topic, errors) for topic in body["topics"]]}
+    # As in Apache Kafka the coordinator is not asked then: an outdated producer is not fenced.
+    errors = await _commit_in_transaction(context, request, commit) if offsets else {}
+    return {"topics": [_named_commit(topic, errors, denied) for topic in body["topics"]]}
+
+
+async def _commit_in_transaction(
+    context: ApiContext, request: Request[wire.TxnOffsetCommitRequest], commit: Commit
+) -> Errors:
+    """Return the errors of the partitions, of all the same one if the coordinator refuses."""
+    try:
+        if not commit.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        await _check_transaction(context, request)
+        errors: Errors = await ask(context, commit, commit.group_id)
+    except KafkaError as error:
+        return _failed(commit, error)
+    return errors
 
 
 async def _check_transaction(
@@ -179,25 +233,31 @@ def _commit_answer(
     context: ApiContext,
     topic: wire.OffsetCommitRequestTopic,
     errors: Errors,
-    error: KafkaError | None = None,
+    denied: frozenset[str],
 ) -> wire.OffsetCommitResponseTopic:
     name = _name_of(context, topic)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if name is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    elif name in denied:
+        unknown = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     partitions: list[wire.OffsetCommitResponsePartition] = []
     for one in topic["partitions"]:
         index = one["partition_index"]
-        code = error.code if error else errors.get(TopicPartition(name or "", index), unknown)
+        code = errors.get(TopicPartition(name or "", index), unknown)
         partitions.append({"partition_index": index, "error_code": code})
     return {**_named(topic), "partitions": partitions}
 
 
 def _named_commit(
-    topic: wire.TxnOffsetCommitRequestTopic | wire.OffsetDeleteRequestTopic, errors: Errors
+    topic: _ByName,
+    errors: Errors,
+    denied: frozenset[str],
 ) -> wire.TxnOffsetCommitResponseTopic:
     """The same of the requests that name topics in all versions."""
     name, unknown = topic["name"], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name in denied:
+        unknown = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     numbers = [one["partition_index"] for one in topic["partitions"]]
     return {
         "name": name,
@@ -235,8 +295,10 @@ async def _fetch(
     asked: _Fetched | None,
     caller: Caller | None,
 ) -> wire.OffsetFetchResponseGroup:
-    wanted = None if asked is None else tuple(_wanted(context, asked))
     try:
+        require(context, request, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        denied = _denied(context, request, Operation.DESCRIBE, asked or ())
+        wanted = None if asked is None else tuple(_wanted(context, asked, denied))
         stable = request.body.get("require_stable", False)
         fetch = FetchOffsets(group_id, wanted, stable, caller)
         found: dict[TopicPartition, CommittedOffset | None]
@@ -246,8 +308,10 @@ async def _fetch(
         alone = request.version < _FETCHES_IN_BATCHES
         return _fetch_refused(group_id, asked if alone else None, error)
     if asked is None:
-        asked = _all_topics(context, request, found)
-    topics = [_fetched(context, topic, found) for topic in asked]
+        names = (partition.topic for partition in found)
+        hidden = denied_names(context, request, Operation.DESCRIBE, ResourceType.TOPIC, names)
+        asked = _all_topics(context, request, (one for one in found if one.topic not in hidden))
+    topics = [_fetched(context, topic, found, denied) for topic in asked]
     return {"group_id": group_id, "topics": topics, "error_code": ErrorCode.NONE}
 
 
@@ -257,11 +321,11 @@ def _fetcher(group: wire.OffsetFetchRequestGroup) -> Caller | None:
     return None if member_id is None and epoch < 0 else Caller(member_id or "", None, epoch)
 
 
-def _wanted(context: ApiContext, topics: _Fetched) -> list[TopicPartition]:
+def _wanted(context: ApiContext, topics: _Fetched, denied: frozenset[str]) -> list[TopicPartition]:
     return [
         TopicPartition(name, index)
         for topic in topics
-        if (name := _name_of(context, topic)) is not None
+        if (name := _name_of(context, topic)) is not None and name not in denied
         for index in topic["partition_indexes"]
     ]
 
@@ -289,9 +353,12 @@ def _fetched(
     context: ApiContext,
     topic: _FetchedTopic,
     found: dict[TopicPartition, CommittedOffset | None],
+    denied: frozenset[str],
 ) -> wire.OffsetFetchResponseTopics:
     name = _name_of(context, topic)
     error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+    if name in denied:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     partitions = [
         _offset(index, found.get(TopicPartition(name or "", index)) or _NONE, error)
         for index in topic["partition_indexes"]
@@ -346,14 +413,20 @@ def refuse_fetch(
 async def handle_delete(
     context: ApiContext, request: Request[wire.OffsetDeleteRequest]
 ) -> wire.OffsetDeleteResponse:
-    """Delete offsets of topics to which no member of the group subscribes (KIP-496)."""
+    """Delete offsets of topics to which no member of the group subscribes (KIP-496).
+
+    Raises KafkaError(GROUP_AUTHORIZATION_FAILED).
+    """
     body = request.body
+    require(context, request, Operation.DELETE, ResourceType.GROUP, body["group_id"])
+    denied = _denied(context, request, Operation.READ, body["topics"])
     partitions = tuple(
         partition
         for topic in body["topics"]
+        if topic["name"] not in denied
         for one in topic["partitions"]
         if context.metadata.has(partition := TopicPartition(topic["name"], one["partition_index"]))
     )
     delete = DeleteOffsets(body["group_id"], partitions)
     errors: Errors = await ask(context, delete, delete.group_id)
-    return {"topics": [_named_commit(topic, errors) for topic in body["topics"]]}
+    return {"topics": [_named_commit(topic, errors, denied) for topic in body["topics"]]}

@@ -6,16 +6,20 @@ the one of KIP-848.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.handler import Reply
+from broker.apis.handler.authorization import denied_names, is_allowed, require
 from broker.groups import join_error
 from broker.groups.requests import Caller, ConsumerHeartbeat, Heartbeat, Join, Leave, Sync
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.records import GROUP_RESOURCE
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from broker.apis.handler import ApiContext
     from broker.groups.requests import GroupRequest
@@ -55,6 +59,12 @@ def ask_any(context: ApiContext, asked: GroupRequest, group_id: str) -> asyncio.
     return context.groups.ask(group_id, asked)
 
 
+def require_member(context: ApiContext, request: Request[Any]) -> None:
+    """Raise KafkaError(GROUP_AUTHORIZATION_FAILED) unless the client may be one of the group."""
+    name = request.body["group_id"]
+    require(context, request, Operation.READ, ResourceType.GROUP, name)
+
+
 def _caller(body: _OfGeneration) -> Caller:
     return Caller(body["member_id"], body.get("group_instance_id"), body["generation_id"])
 
@@ -63,6 +73,7 @@ def handle_join(
     context: ApiContext, request: Request[wire.JoinGroupRequest]
 ) -> Reply[wire.JoinGroupResponse]:
     """Add a member, and answer when all members have joined."""
+    require_member(context, request)
     body = request.body
     session_timeout_ms = body["session_timeout_ms"]
     # Version 0 has one time for both: a member may take a session to join again (KIP-62).
@@ -78,6 +89,7 @@ def handle_join(
         needs_member_id=request.version >= _NEEDS_MEMBER_ID,
         may_skip_assignment=request.version >= _MAY_SKIP_ASSIGNMENT,
         topics=context.metadata.image.topics,
+        may_describe=_may_describe(context, request),
     )
     joined = ask(context, join, join.group_id)
     return Reply(joined, lambda: _named(request, joined.result()))
@@ -111,6 +123,7 @@ def handle_sync(
     named = body.get("protocol_type") is not None and body.get("protocol_name") is not None
     if request.version >= _NAMES_PROTOCOL and not named:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    require_member(context, request)
     sync = Sync(
         body["group_id"],
         _caller(body),
@@ -127,9 +140,11 @@ def handle_heartbeat(
     context: ApiContext, request: Request[wire.HeartbeatRequest]
 ) -> Reply[wire.HeartbeatResponse]:
     """Respond whether the member is to join again."""
+    require_member(context, request)
     topics = context.metadata.image.topics
     caller = _caller(request.body)
-    heartbeat = Heartbeat(request.body["group_id"], caller, topics)
+    may_describe = _may_describe(context, request)
+    heartbeat = Heartbeat(request.body["group_id"], caller, topics, may_describe)
     beaten = ask(context, heartbeat, heartbeat.group_id)
     return Reply(beaten, beaten.result)
 
@@ -149,6 +164,7 @@ def handle_leave(
     context: ApiContext, request: Request[wire.LeaveGroupRequest]
 ) -> Reply[wire.LeaveGroupResponse]:
     """Remove one member, or from version 3 on several (KIP-345)."""
+    require_member(context, request)
     body = request.body
     batched = request.version >= _LEAVES_IN_BATCHES
     if batched:
@@ -167,8 +183,16 @@ def handle_leave(
 def handle_consumer_heartbeat(
     context: ApiContext, request: Request[wire.ConsumerGroupHeartbeatRequest]
 ) -> Reply[wire.ConsumerGroupHeartbeatResponse]:
-    """Take the member's subscription and its partitions; respond with its assignment."""
+    """Take the member's subscription and its partitions; respond with its assignment.
+
+    Raises KafkaError: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED if the member may not
+    describe a topic that it names. Of those that its regular expression matches these are left out.
+    """
+    require_member(context, request)
     body = request.body
+    subscribed = body["subscribed_topic_names"] or ()
+    if denied_names(context, request, Operation.DESCRIBE, ResourceType.TOPIC, subscribed):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not body["group_id"].strip():
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the group id is empty")
     # The group decides both times, not the member: an operator can change them while members run.
@@ -198,9 +222,17 @@ def handle_consumer_heartbeat(
             )
         ),
         topics=context.metadata.image.topics,
+        may_describe=_may_describe(context, request),
     )
     answered = ask(context, heartbeat, heartbeat.group_id)
     return Reply(answered, answered.result)
+
+
+def _may_describe(context: ApiContext, request: Request[Any]) -> Callable[[str], bool] | None:
+    """Return whether the member may describe a topic; None if everybody may."""
+    if context.authorizer is None:
+        return None
+    return partial(is_allowed, context, request, Operation.DESCRIBE, ResourceType.TOPIC)
 
 
 def _overrides(context: ApiContext, group_id: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 Topics are named by name up to version 12 and by id from 13 on; ids are resolved here. Sessions
 (KIP-227, from version 7 on) say which partitions a Fetch is about and which the answer names.
+Consumers need READ on a topic. Followers need CLUSTER_ACTION, since a fetch of theirs commits
+records as well as it reads them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.apis.discovery import current_leader, node_endpoints
 from broker.apis.handler import Reply
+from broker.apis.handler.authorization import denied_names, is_allowed
 from broker.apis.handler.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -23,6 +26,7 @@ from broker.types import CONSUMER, FetchParams, FetchPartition, FetchResult, Top
 from broker.types import FetchKey as Key
 from raftctl.config.keys import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +44,8 @@ _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 """These answers name no aborted transactions, not even to who reads what is not committed."""
 _UNKNOWN_ID = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
 _NEGATIVE_BYTES = FetchResult(ErrorCode.INVALID_REQUEST)
+_DENIED = FetchResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+_NONE: frozenset[str] = frozenset()
 
 
 def handle(
@@ -55,10 +61,17 @@ def handle(
     if level not in _ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {level} does not exist")
     now_ms = int(asyncio.get_running_loop().time() * 1000)
-    turn = context.sessions.begin(_session_request(request), now_ms)
+    turn = context.sessions.begin(_session_request(context, request), now_ms)
     if turn.error:
         return {"error_code": turn.error, "responses": ()}
-    asked = [_resolve(context, key, wanted) for key, wanted in turn.partitions]
+    denied = _NONE
+    if context.authorizer is not None:
+        if not _may_follow(context, request):
+            # No replica sees the fetch: it would keep the follower in sync.
+            turn = turn.of_all()
+            return _answer(context, turn, [_DENIED] * len(turn.partitions))
+        denied = _denied(context, request, (key for key, _ in turn.partitions))
+    asked = [_resolve(context, key, wanted, denied) for key, wanted in turn.partitions]
     known = [one for one in asked if isinstance(one, FetchPartition)]
     count = len(known)
     params = _params(context, request.body, turn.first)
@@ -67,7 +80,11 @@ def handle(
     def shape(results: list[FetchResult]) -> wire.FetchResponse:
         found = iter(results)
         whole = [one if isinstance(one, FetchResult) else next(found) for one in asked]
-        return _answer(context, turn, [*whole, *found], [one.key for one in known[count:]])
+        added = [one.key for one in known[count:]]
+        more = list(found)
+        if added and context.authorizer is not None:
+            more = _authorized(context, request, added, more)
+        return _answer(context, turn, [*whole, *more], added)
 
     return (
         shape(results)
@@ -83,13 +100,53 @@ def refuse(
 
     Versions below 7 have no error of the whole. Partitions of the session are not named.
     """
-    named = _session_request(request).wanted
+    named = dict(_wanted(request.body))
     failed = FetchResult(error.code)
     answer = _answer(context, Round(list(named.items())), [failed] * len(named))
     return {**answer, "error_code": error.code}
 
 
-def _session_request(request: Request[wire.FetchRequest]) -> SessionRequest:
+def _may_follow(context: ApiContext, request: Request[wire.FetchRequest]) -> bool:
+    """Return True for a consumer, and for a follower that may act for the cluster."""
+    if _replica_id(request.body) == CONSUMER:
+        return True
+    action, cluster = Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+    return is_allowed(context, request, action, cluster, CLUSTER_NAME)
+
+
+def _denied(
+    context: ApiContext, request: Request[wire.FetchRequest], keys: Iterable[Key]
+) -> frozenset[str]:
+    """Return the names of the topics that a consumer may not read; none for a follower."""
+    if _replica_id(request.body) != CONSUMER:
+        return _NONE
+    names = (name for key in keys if (name := _name_of(context, key)) is not None)
+    return denied_names(context, request, Operation.READ, ResourceType.TOPIC, names)
+
+
+def _authorized(
+    context: ApiContext,
+    request: Request[wire.FetchRequest],
+    keys: Sequence[Key],
+    results: Sequence[FetchResult],
+) -> list[FetchResult]:
+    """Return the results, but for those of topics that the reader may not read."""
+    denied = _denied(context, request, keys)
+    return [
+        _DENIED if _name_of(context, key) in denied else result
+        for key, result in zip(keys, results, strict=True)
+    ]
+
+
+def _name_of(context: ApiContext, key: Key) -> str | None:
+    """Return the topic's name, or None if no topic has the id."""
+    if key.topic is None or isinstance(key.topic, str):
+        return key.topic
+    found = context.metadata.image.topics.by_id(key.topic)
+    return None if found is None else found.name
+
+
+def _session_request(context: ApiContext, request: Request[wire.FetchRequest]) -> SessionRequest:
     body = request.body
     return SessionRequest(
         session_id=body.get("session_id", NO_SESSION),
@@ -102,6 +159,9 @@ def _session_request(request: Request[wire.FetchRequest]) -> SessionRequest:
             body["isolation_level"],
             body.get("rack_id", ""),
         ),
+        owner=request.context.connection.principal,
+        # A right that is taken away shows at the next fetch, as it would without a session.
+        rules=None if context.authorizer is None else context.metadata.image.acls,
         wanted=dict(_wanted(body)),
         forgotten=[
             Key(_topic(topic), partition)
@@ -165,9 +225,11 @@ def _leader_only(context: ApiContext, body: wire.FetchRequest) -> bool:
     return _replica_id(body) != CONSUMER or "rack_id" not in body or not selects
 
 
-def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | FetchResult:
-    """What to read; or the answer, where nobody knows the topic id or less than nothing is asked
-    for.
+def _resolve(
+    context: ApiContext, key: Key, wanted: Wanted, denied: frozenset[str]
+) -> FetchPartition | FetchResult:
+    """What to read; or the answer, where nobody knows the topic id, the reader may not read the
+    topic, or less than nothing is asked for.
     """
     name, topic_id = key.topic, None
     if not isinstance(name, str):
@@ -175,6 +237,8 @@ def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | 
         if found is None:
             return _UNKNOWN_ID
         name, topic_id = found.name, found.topic_id
+    if name in denied:
+        return _DENIED
     # Less than nothing is an error of the partition alone; 0 may bring a batch (KIP-74).
     if wanted.max_bytes < 0:
         return _NEGATIVE_BYTES

@@ -6,11 +6,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from broker.apis.handler import Reply
+from broker.apis.handler.authorization import denied_names, require
 from broker.types import INTERNAL_TOPICS, DeletedRecords, TopicPartition
 from raftctl.errors import ErrorCode
+from raftctl.metadata.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
@@ -27,19 +29,31 @@ def handle_delete_records(
 ) -> wire.DeleteRecordsResponse | Reply[wire.DeleteRecordsResponse]:
     """Hide the records below an offset; answer when all live replicas do (KIP-107).
 
-    Errors of a partition: INVALID_TOPIC_EXCEPTION for the brokers' own topics, POLICY_VIOLATION if
-    the topic's `cleanup.policy` does not delete, OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER,
+    Errors of a partition: TOPIC_AUTHORIZATION_FAILED for a topic that the client may not delete,
+    INVALID_TOPIC_EXCEPTION for the brokers' own topics, POLICY_VIOLATION if the topic's
+    `cleanup.policy` does not delete, OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER,
     UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT if a replica has not followed in time.
     """
     body = request.body
     asked = _asked(body)
-    # Coordinators load their topics from the start: with a part of it they would lose groups.
-    allowed = [(key, offset) for key, offset in asked if key.topic not in INTERNAL_TOPICS]
+    refused = _refused(context, request)
+    allowed = [(key, offset) for key, offset in asked if key.topic not in refused]
     timeout_ms = min(max(body["timeout_ms"], 0), context.wait_ms_max)
     results = context.replicas.delete_records(timeout_ms, allowed)
     if isinstance(results, list):
-        return _deleted(asked, results)
-    return Reply(results, lambda: _deleted(asked, results.result()))
+        return _deleted(asked, results, refused)
+    return Reply(results, lambda: _deleted(asked, results.result(), refused))
+
+
+def _refused(
+    context: ApiContext, request: Request[wire.DeleteRecordsRequest]
+) -> dict[str, ErrorCode]:
+    """Return the topics from which nothing is deleted, and why."""
+    names = [topic["name"] for topic in request.body["topics"]]
+    denied = denied_names(context, request, Operation.DELETE, ResourceType.TOPIC, names)
+    # Coordinators load their topics from the start: with a part of it they would lose groups.
+    refused = dict.fromkeys(INTERNAL_TOPICS, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return refused | dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def refuse_delete_records(
@@ -47,8 +61,7 @@ def refuse_delete_records(
 ) -> wire.DeleteRecordsResponse:
     """Return the same error for each partition."""
     asked = _asked(request.body)
-    allowed = [key for key, _ in asked if key.topic not in INTERNAL_TOPICS]
-    return _deleted(asked, [DeletedRecords(error.code)] * len(allowed))
+    return _deleted(asked, [DeletedRecords(error.code)] * len(asked), {})
 
 
 def _asked(body: wire.DeleteRecordsRequest) -> list[tuple[TopicPartition, int]]:
@@ -60,15 +73,15 @@ def _asked(body: wire.DeleteRecordsRequest) -> list[tuple[TopicPartition, int]]:
 
 
 def _deleted(
-    asked: Sequence[tuple[TopicPartition, int]], results: list[DeletedRecords]
+    asked: Sequence[tuple[TopicPartition, int]],
+    results: list[DeletedRecords],
+    refused: Mapping[str, ErrorCode],
 ) -> wire.DeleteRecordsResponse:
     remaining = iter(results)
     found = []
     for key, _ in asked:
-        result = DeletedRecords(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if key.topic not in INTERNAL_TOPICS:
-            result = next(remaining)
-        found.append((key, result))
+        code = refused.get(key.topic)
+        found.append((key, next(remaining) if code is None else DeletedRecords(code)))
     return {
         "topics": [
             {
@@ -96,8 +109,10 @@ def handle_alter_replica_log_dirs(
     """Begin to move replicas of this broker to other log directories (KIP-113).
 
     Errors of a partition: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION, and
-    REPLICA_NOT_AVAILABLE for one that is not here yet: when it comes, it is made there.
+    REPLICA_NOT_AVAILABLE for one that is not here yet: when it comes, it is made there. Raises
+    KafkaError(CLUSTER_AUTHORIZATION_FAILED).
     """
+    require(context, request, Operation.ALTER, ResourceType.CLUSTER)
     return _altered(request, context.replicas.move_log)
 
 
@@ -130,7 +145,11 @@ def _altered(
 async def handle_describe_log_dirs(
     context: ApiContext, request: Request[wire.DescribeLogDirsRequest]
 ) -> wire.DescribeLogDirsResponse:
-    """Describe each log directory, with the partitions asked for or all (KIP-113)."""
+    """Describe each log directory, with the partitions asked for or all (KIP-113).
+
+    Raises KafkaError(CLUSTER_AUTHORIZATION_FAILED).
+    """
+    require(context, request, Operation.DESCRIBE, ResourceType.CLUSTER)
     asked = request.body["topics"]
     wanted = None
     if asked is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.handler import Reply
+from broker.apis.handler.authorization import denied_names, is_allowed
 from broker.types import (
     EARLIEST,
     LATEST,
@@ -15,6 +16,7 @@ from broker.types import (
     TopicPartition,
 )
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +45,7 @@ _WITHOUT_TIERS = dict.fromkeys((_EARLIEST_LOCAL, *_OF_TIERS), EARLIEST)
 _ISOLATION_LEVELS = (0, 1)
 _READ_COMMITTED = 1
 _UNKNOWN = EpochEndOffset(-1, -1)
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def handle_list_offsets(
@@ -50,15 +53,22 @@ def handle_list_offsets(
 ) -> wire.ListOffsetsResponse | Reply[wire.ListOffsetsResponse]:
     """Answer with the offset of the first record at or after a time, or of an end of the log.
 
-    INVALID_REQUEST for a partition that is named twice or an isolation level that does not exist,
-    UNSUPPORTED_VERSION for a timestamp below 0 that the version does not know.
+    TOPIC_AUTHORIZATION_FAILED for topics that may not be described, INVALID_REQUEST for a partition
+    that is named twice or an isolation level that does not exist, UNSUPPORTED_VERSION for a
+    timestamp below 0 that the version does not know.
     """
     body = request.body
     level = body.get("isolation_level", 0)
     if level not in _ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {level} does not exist")
     asked = _asked(body)
-    refused = {one: code for one, found in asked.items() if (code := _refusal(request, found))}
+    topics = (topic["name"] for topic in body["topics"])
+    denied = denied_names(context, request, Operation.DESCRIBE, ResourceType.TOPIC, topics)
+    refused = {
+        one: code
+        for one, named in asked.items()
+        if (code := _DENIED if one.topic in denied else _refusal(request, named))
+    }
     lookups = [
         OffsetLookup(
             partition,
@@ -133,8 +143,13 @@ def _offset(index: int, result: OffsetResult) -> wire.ListOffsetsPartitionRespon
 def handle_leader_epochs(
     context: ApiContext, request: Request[wire.OffsetForLeaderEpochRequest]
 ) -> wire.OffsetForLeaderEpochResponse:
-    """Answer with the end of a leader epoch in the leader's log (KIP-101, KIP-320)."""
+    """Answer with the end of a leader epoch in the leader's log (KIP-101, KIP-320).
+
+    TOPIC_AUTHORIZATION_FAILED for a topic that may not be described. Followers ask as well, and may
+    act for the cluster.
+    """
     body = request.body
+    denied = _not_described(context, request)
     lookups = [
         (
             TopicPartition(topic["topic"], asked["partition"]),
@@ -142,9 +157,26 @@ def handle_leader_epochs(
             asked["leader_epoch"],
         )
         for topic in body["topics"]
+        if topic["topic"] not in denied
         for asked in topic["partitions"]
     ]
-    return _ends(body, context.replicas.offsets_for_leader_epoch(lookups))
+    found = iter(context.replicas.offsets_for_leader_epoch(lookups))
+    results = [
+        (_DENIED, _UNKNOWN) if topic["topic"] in denied else next(found)
+        for topic in body["topics"]
+        for _ in topic["partitions"]
+    ]
+    return _ends(body, results)
+
+
+def _not_described(
+    context: ApiContext, request: Request[wire.OffsetForLeaderEpochRequest]
+) -> frozenset[str]:
+    action, cluster = Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+    if is_allowed(context, request, action, cluster, CLUSTER_NAME):
+        return frozenset()
+    names = (topic["topic"] for topic in request.body["topics"])
+    return denied_names(context, request, Operation.DESCRIBE, ResourceType.TOPIC, names)
 
 
 def refuse_leader_epochs(

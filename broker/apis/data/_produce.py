@@ -9,12 +9,13 @@ Apache Kafka does: a producer has no other way to learn of it.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.discovery import current_leader, node_endpoints
 from broker.apis.handler import ApiContext, HangUpError, Reply
+from broker.apis.handler.authorization import denied_names, require
 from broker.log.batches.compression import ZSTD
 from broker.log.batches.record_batch import (
     claims_a_transaction,
@@ -25,10 +26,11 @@ from broker.replication.partition import Sender
 from broker.transactions import Check
 from broker.types import INTERNAL_TOPICS, AppendResult, Prepared, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.metadata.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from broker.protocol.codec import Request
     from broker.protocol.messages import data as wire
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     """Index of an entry to why it is refused, or what must be asked first."""
 
 _ACKS = (0, 1, -1)
+_NOTHING: Mapping[int, AppendResult] = {}
+_WITHOUT_ID = "records of a transaction without its transactional id"
 _KNOWS_ABORTABLE = 11
 """TRANSACTION_ABORTABLE is known to Produce from this version on (KIP-890)."""
 _TAKES_ZSTD = 7
@@ -56,21 +60,47 @@ def handle(
     """Append at once, and answer when the records are as safe as `acks` asks.
 
     A worker prepares large batches first; the connection's next request waits for that. Raises
-    KafkaError: INVALID_REQUIRED_ACKS.
+    KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED). Errors of a partition, besides those of the
+    log: TOPIC_AUTHORIZATION_FAILED, INVALID_REQUIRED_ACKS.
     """
     body = request.body
-    if body["acks"] not in _ACKS:
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     entries: list[Entry] = []
     for topic in body["topic_data"]:
         for data in topic["partition_data"]:
             # The request lets go of it, so that its frame is not kept until the answer leaves.
             batch, data["records"] = data["records"], None
             entries.append((TopicPartition(topic["name"], data["index"]), batch or b""))
+    denied = _NOTHING if context.authorizer is None else _denied(context, request, entries)
+    if body["acks"] not in _ACKS:
+        wrong = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)
+        results = [denied.get(index, wrong) for index in range(len(entries))]
+        return _answer(context, body, results)
+    for index in denied:
+        # No worker looks at what the producer may not write.
+        entries[index] = (entries[index][0], b"")
     prepared = context.prepare(entries)
     if isinstance(prepared, list):
-        return _append_prepared(context, request, entries, prepared)
-    return _append_later(context, request, entries, prepared)
+        return _append_prepared(context, request, entries, prepared, denied)
+    return _append_later(context, request, entries, prepared, denied)
+
+
+def _denied(
+    context: ApiContext, request: Request[wire.ProduceRequest], sent: Sequence[Entry]
+) -> Mapping[int, AppendResult]:
+    """Return the results of the batches that the producer may not write, by index.
+
+    Raises KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED), which refuses the whole request as in
+    Apache Kafka: no partition of it could be part of the transaction.
+    """
+    if any(claims_a_transaction(batch) for _, batch in sent):
+        name = request.body["transactional_id"]
+        if name is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _WITHOUT_ID)
+        require(context, request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    topics = (partition.topic for partition, _ in sent)
+    denied = denied_names(context, request, Operation.WRITE, ResourceType.TOPIC, topics)
+    result = AppendResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return {index: result for index, (one, _) in enumerate(sent) if one.topic in denied}
 
 
 async def _append_later(
@@ -78,8 +108,9 @@ async def _append_later(
     request: Request[wire.ProduceRequest],
     sent: Sequence[Entry],
     prepared: Awaitable[list[Appendable]],
+    denied: Mapping[int, AppendResult],
 ) -> _Answer:
-    answer = _append_prepared(context, request, sent, await prepared)
+    answer = _append_prepared(context, request, sent, await prepared, denied)
     if isinstance(answer, Reply):
         return await answer.wait()
     return await answer if isinstance(answer, Coroutine) else answer
@@ -90,6 +121,7 @@ def _append_prepared(
     request: Request[wire.ProduceRequest],
     sent: Sequence[Entry],
     prepared: Sequence[Appendable],
+    denied: Mapping[int, AppendResult],
 ) -> _Answer | Reply[_Answer] | Coroutine[Any, Any, _Answer]:
     """Append what may be appended now; answer, or return what does so later.
 
@@ -99,7 +131,7 @@ def _append_prepared(
     entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
     timeout_ms = min(body["timeout_ms"], context.wait_ms_max)
     append = partial(context.replicas.append, body["acks"], timeout_ms)
-    held = _held(context, request, sent, prepared)
+    held = _held(context, request, sent, prepared, denied)
     if held:
         free = [entry for index, entry in enumerate(entries) if index not in held]
         return _append_held(context, request, entries, held, append(free), append)
@@ -114,8 +146,9 @@ def _held(
     request: Request[wire.ProduceRequest],
     sent: Sequence[Entry],
     prepared: Sequence[Appendable],
+    denied: Mapping[int, AppendResult],
 ) -> Held:
-    """Return which batches are not appended now, by index.
+    """Return which batches are not appended now, by index; `denied` are among them.
 
     Raises KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
     """
@@ -123,11 +156,12 @@ def _held(
     # comes before any look at the batches.
     has_id = request.body["transactional_id"] is not None
     if not has_id and any(claims_a_transaction(batch) for _, batch in sent):
-        text = "records of a transaction without its transactional id"
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _WITHOUT_ID)
     held: dict[int, AppendResult | Check] = {}
     for index, ((partition, batch), one) in enumerate(zip(sent, prepared, strict=True)):
-        if partition.topic in INTERNAL_TOPICS:
+        if index in denied:
+            held[index] = denied[index]
+        elif partition.topic in INTERNAL_TOPICS:
             text = f"only coordinators write to {partition.topic}"
             held[index] = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=text)
         elif request.version < _TAKES_ZSTD and _is_packed_too_early(context, partition, batch):

@@ -32,6 +32,7 @@ _GRANTABLE: dict[ResourceType, tuple[int, ...]] = {
     ResourceType.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
 }
 """`Operation`s that a rule for a resource of the type can allow; ALL covers each of them."""
+_NONE: frozenset[str] = frozenset()
 
 
 def is_allowed(
@@ -70,6 +71,36 @@ def allowed_names(
         for name in dict.fromkeys(names)
         if is_allowed(context, request, operation, resource_type, name, log_if_denied=log_if_denied)
     }
+
+
+def denied_names(
+    context: ApiContext,
+    request: Request[Any],
+    operation: Operation,
+    resource_type: ResourceType,
+    names: Iterable[str],
+) -> frozenset[str]:
+    """Return those names of resources on which the operation is denied; asks once a name."""
+    authorizer = context.authorizer
+    if authorizer is None:
+        return _NONE
+    requester = request.context.connection.requester
+    return frozenset(
+        name
+        for name in dict.fromkeys(names)
+        if not authorizer.authorize(requester, Action(operation, resource_type, name))
+    )
+
+
+def is_allowed_somewhere(
+    context: ApiContext, request: Request[Any], operation: Operation, resource_type: ResourceType
+) -> bool:
+    """Return whether the principal may do the operation on some resource of the type (KIP-679)."""
+    authorizer = context.authorizer
+    if authorizer is None:
+        return True
+    requester = request.context.connection.requester
+    return authorizer.authorize_by_resource_type(requester, operation, resource_type)
 
 
 def require(

@@ -14,12 +14,13 @@ consumers' where a follower comes, or are older than two minutes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replication.partition import FetchSessionIndex
 from broker.types import FetchKey as Key
 from raftctl.errors import ErrorCode, invariant
+from raftctl.security import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     import random
@@ -70,6 +71,10 @@ class SessionRequest:
     wanted: dict[Key, Wanted]
     forgotten: Sequence[Key] = ()
     reader: Reader = CONSUMER_READER
+    owner: Principal = ANONYMOUS
+    """Whose request it is: nobody goes on with a session of another principal, or ends it."""
+    rules: object = None
+    """The rules of access in force: when they change, each partition is looked at again."""
 
 
 class _Cached:
@@ -109,8 +114,10 @@ class FetchSession:
         "epoch",
         "id",
         "is_follower",
+        "owner",
         "partitions",
         "reader",
+        "rules",
         "used_ms",
     )
 
@@ -123,6 +130,8 @@ class FetchSession:
         """The epoch that the next Fetch must bear."""
         self.partitions = {key: _Cached(wanted) for key, wanted in request.wanted.items()}
         self.reader = request.reader
+        self.owner = request.owner
+        self.rules = request.rules
         self.dirty = FetchSessionIndex()
         """Those of them that are worth reading. Of these, those that had records longest ago are
         read first, so that none starves (R10)."""
@@ -136,8 +145,8 @@ class FetchSession:
 
     def update(self, request: SessionRequest) -> None:
         """Begin the next round: apply the changes that the client asks for."""
-        if request.reader != self.reader:
-            self.reader = request.reader
+        if request.reader != self.reader or request.rules is not self.rules:
+            self.reader, self.rules = request.reader, request.rules
             for key in self.partitions:
                 self.dirty.want(key)
         for key in request.forgotten:
@@ -188,6 +197,13 @@ class Round:
     def dirty(self) -> FetchSessionIndex | None:
         """The index of the session's changed partitions; None without a session."""
         return None if self.session is None else self.session.dirty
+
+    def of_all(self) -> Round:
+        """Return the round over all partitions of the session, also those that did not change."""
+        if self.session is None:
+            return self
+        known = self.session.partitions
+        return replace(self, partitions=[(key, one.wanted) for key, one in known.items()])
 
     def answer(
         self, results: Sequence[FetchResult], added: Sequence[Key] = ()
@@ -248,7 +264,9 @@ class FetchSessions:
     def _begin(self, request: SessionRequest, now_ms: int) -> Round:
         if request.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
             return self._continue(request, now_ms)
-        self._remove(request.session_id)
+        ended = self._sessions.get(request.session_id)
+        if ended is not None and ended.owner == request.owner:
+            self._remove(ended.id)
         wanted = list(request.wanted.items())
         # Without a session only chance can see to it that each partition comes first at times.
         first = self._random.randrange(len(wanted)) if len(wanted) > 1 else 0
@@ -259,7 +277,7 @@ class FetchSessions:
 
     def _continue(self, request: SessionRequest, now_ms: int) -> Round:
         session = self._sessions.get(request.session_id)
-        if session is None:
+        if session is None or session.owner != request.owner:
             return Round((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.epoch:
             return Round((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)

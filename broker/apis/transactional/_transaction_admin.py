@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.handler import Reply
+from broker.apis.handler.authorization import denied_names, is_allowed, require
 from broker.coordinator import STEP_ITEMS
 from broker.coordinator.topic_patterns import check_pattern, matching
 from broker.protocol import EncodedArray
 from broker.transactions import Transaction, TransactionState
 from broker.types import ALL_IN_SYNC, CONSUMER_OFFSETS, EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.topic_names import name_problem
 
 if TYPE_CHECKING:
@@ -33,7 +35,13 @@ _STATES = {state.text: state for state in TransactionState}
 def handle_markers(
     context: ApiContext, request: Request[wire.WriteTxnMarkersRequest]
 ) -> wire.WriteTxnMarkersResponse | Reply[wire.WriteTxnMarkersResponse]:
-    """Write each marker to its partitions; answer when all in-sync replicas have them (KIP-98)."""
+    """Write each marker to its partitions; answer when all in-sync replicas have them (KIP-98).
+
+    Raises KafkaError(CLUSTER_AUTHORIZATION_FAILED) for a client that may neither alter the cluster,
+    as an operator does who ends a transaction, nor act for it, as a coordinator does.
+    """
+    if not is_allowed(context, request, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        require(context, request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     # The request has no timeout. The coordinator sends a marker again until it is written.
     body = request.body
     entries = list(_entries(body))
@@ -110,19 +118,27 @@ def _written_all(
 def handle_describe(
     context: ApiContext, request: Request[wire.DescribeTransactionsRequest]
 ) -> wire.DescribeTransactionsResponse:
-    """Describe the state of each transactional id (KIP-664)."""
+    """Describe the state of each transactional id (KIP-664).
+
+    Topics that the client may not describe are left out.
+    """
     names = request.body["transactional_ids"]
-    return {"transaction_states": [_described(context, name) for name in names]}
+    return {"transaction_states": [_described(context, request, name) for name in names]}
 
 
-def _described(context: ApiContext, name: str) -> wire.DescribeTransactionsResponseTransactionState:
+def _described(
+    context: ApiContext, request: Request[wire.DescribeTransactionsRequest], name: str
+) -> wire.DescribeTransactionsResponseTransactionState:
     # Read without a step of the coordinator: the state may change right after, as for any reader.
     try:
+        require(context, request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
         found = context.transactions.core_of(name).known.get(name)
     except KafkaError as error:
         return _unknown(name, error.code)
     if found is None:
         return _unknown(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    topics = by_topic(found.partitions)
+    hidden = denied_names(context, request, Operation.DESCRIBE, ResourceType.TOPIC, topics)
     return {
         "error_code": ErrorCode.NONE,
         "transactional_id": name,
@@ -133,7 +149,8 @@ def _described(context: ApiContext, name: str) -> wire.DescribeTransactionsRespo
         "producer_epoch": found.producer_epoch,
         "topics": [
             {"topic": topic, "partitions": numbers}
-            for topic, numbers in by_topic(found.partitions).items()
+            for topic, numbers in topics.items()
+            if topic not in hidden
         ],
     }
 
@@ -164,8 +181,10 @@ async def handle_list(
 ) -> wire.ListTransactionsResponse:
     """Answer with the transactional ids of the partitions that this broker holds, filtered.
 
-    Some are looked at in each turn of the event loop.
+    Those that the client may not describe are left out. Some are looked at in each turn of the
+    event loop.
     """
+    describe, kind = Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID
     body = request.body
     passes = _filter(body, context.wall_ms())
     pattern = body.get("transactional_id_pattern")
@@ -178,7 +197,8 @@ async def handle_list(
             await context.transactions.shards.turns.next()
             part = {name: one for name, one in known[start : start + STEP_ITEMS] if passes(one)}
             named = matching(pattern, part) if pattern else part
-            found.add([_listed(name, part[name]) for name in named])
+            hidden = denied_names(context, request, describe, kind, named)
+            found.add([_listed(name, part[name]) for name in named if name not in hidden])
     return {
         "error_code": ErrorCode.NONE,
         "unknown_state_filters": [one for one in body["state_filters"] if one not in _STATES],
@@ -209,14 +229,20 @@ def handle_producers(
 ) -> wire.DescribeProducersResponse:
     """Describe the producers of partitions led by this broker, with open transactions (KIP-664)."""
     body = request.body
-    found = {one: _known(context, one) for one in _asked(body)}
+    names = (topic["name"] for topic in body["topics"] if name_problem(topic["name"]) is None)
+    denied = denied_names(context, request, Operation.READ, ResourceType.TOPIC, names)
+    found = {one: _known(context, one, denied) for one in _asked(body)}
     return _producers(body, found)
 
 
-def _known(context: ApiContext, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+def _known(
+    context: ApiContext, partition: TopicPartition, denied: frozenset[str]
+) -> tuple[ErrorCode, list[ProducerFacts]]:
     # Before the lookup, which would answer UNKNOWN_TOPIC_OR_PARTITION for an impossible name.
     if name_problem(partition.topic) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, []
+    if partition.topic in denied:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
     return context.replicas.producers(partition)
 
 

@@ -7,11 +7,18 @@ Clients of the first versions do not know PRODUCER_FENCED and get INVALID_PRODUC
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from broker.apis.handler.authorization import (
+    denied_names,
+    is_allowed,
+    is_allowed_somewhere,
+    require,
+)
 from broker.transactions import TRANSACTION_V2, AddPartitions, EndTransaction, InitProducer
 from broker.types import CONSUMER_OFFSETS, INTERNAL_TOPICS, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
@@ -38,9 +45,17 @@ def _code(error: ErrorCode, version: int, knows_fenced: int) -> ErrorCode:
 async def handle_init(
     context: ApiContext, request: Request[wire.InitProducerIdRequest]
 ) -> wire.InitProducerIdResponse:
-    """Answer with a producer id and epoch: the own ones of a transactional id, else fresh ones."""
+    """Answer with a producer id and epoch: the own ones of a transactional id, else fresh ones.
+
+    Raises KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; without an id
+    CLUSTER_AUTHORIZATION_FAILED, unless the producer may write to some topic (KIP-679).
+    """
     body = request.body
     name = body["transactional_id"]
+    if name is not None:
+        _require_writer(context, request, name)
+    elif not _may_be_idempotent(context, request):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     before = body.get("producer_id", -1), body.get("producer_epoch", -1)
     # A producer that goes on after an error brings its id and epoch to have the epoch raised
     # (KIP-360); without both the coordinator could not tell it from one that it has fenced.
@@ -55,6 +70,18 @@ async def handle_init(
         asked = asked.with_id(await context.producer_ids.take())
     found: ProducerGoesOn = await context.transactions.ask(asked)
     return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+
+
+def _may_be_idempotent(context: ApiContext, request: Request[wire.InitProducerIdRequest]) -> bool:
+    action, cluster = Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER
+    if is_allowed(context, request, action, cluster, CLUSTER_NAME):
+        return True
+    return is_allowed_somewhere(context, request, Operation.WRITE, ResourceType.TOPIC)
+
+
+def _require_writer(context: ApiContext, request: Request[Any], name: str) -> None:
+    """Raise KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) unless the client may use the id."""
+    require(context, request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
 
 
 def refuse_init(
@@ -76,12 +103,16 @@ async def handle_add_partitions(
 ) -> wire.AddPartitionsToTxnResponse:
     """Add partitions to a transaction; answer with each one's error.
 
-    Unknown ones keep the others out.
+    Unknown ones, and those that the producer may not write, keep the others out. Raises KafkaError:
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and CLUSTER_AUTHORIZATION_FAILED for what only brokers
+    send.
     """
     body = request.body
     if request.version >= _BATCHED:
+        require(context, request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
         asking = (_added_of(context, one) for one in body["transactions"])
         return {"results_by_transaction": await asyncio.gather(*asking)}
+    _require_writer(context, request, body["v3_and_below_transactional_id"])
     asked = AddPartitions(
         body["v3_and_below_transactional_id"],
         body["v3_and_below_producer_id"],
@@ -90,7 +121,7 @@ async def handle_add_partitions(
         patient=True,
     )
     # Brokers send batches for their own topics, too, so only the client's form is checked.
-    errors = _not_of_clients(asked.partitions) or await _add(context, asked)
+    errors = await _add(context, asked, _not_of_clients(context, request, asked.partitions))
     return {"results_by_topic_v3_and_below": _result(request, errors)}
 
 
@@ -106,14 +137,14 @@ def _result(
 
 
 def _not_of_clients(
+    context: ApiContext,
+    request: Request[wire.AddPartitionsToTxnRequest],
     partitions: frozenset[TopicPartition],
-) -> dict[TopicPartition, ErrorCode]:
-    """The errors if a client names the brokers' own topics: AddOffsetsToTxn is for these."""
-    own = [one for one in partitions if one.topic in INTERNAL_TOPICS]
-    if not own:
-        return {}
-    others = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-    return others | dict.fromkeys(own, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+) -> frozenset[str]:
+    """Return the topics that a client may not add: AddOffsetsToTxn is for the brokers' own."""
+    names = (one.topic for one in partitions if one.topic not in INTERNAL_TOPICS)
+    denied = denied_names(context, request, Operation.WRITE, ResourceType.TOPIC, names)
+    return denied.union(INTERNAL_TOPICS)
 
 
 def refuse_add_partitions(
@@ -145,13 +176,17 @@ async def _added_of(
     return {"transactional_id": asked.transactional_id, "topic_results": results}
 
 
-async def _add(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+async def _add(
+    context: ApiContext, asked: AddPartitions, denied: frozenset[str] = frozenset()
+) -> dict[TopicPartition, ErrorCode]:
     """All are added, or none: who could not write to one would not commit the others."""
     # To verify is only to look: what is unknown here is not in the transaction either.
     unknown = [one for one in asked.partitions if not context.metadata.has(one)]
-    if unknown and not asked.verify_only:
-        others = dict.fromkeys(asked.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return others | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    refused = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    hidden = [one for one in asked.partitions if one.topic in denied]
+    refused |= dict.fromkeys(hidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if refused and not asked.verify_only:
+        return dict.fromkeys(asked.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
     errors: dict[TopicPartition, ErrorCode] = await context.transactions.ask(asked)
     return errors
 
@@ -187,8 +222,13 @@ def _by_topic(
 async def handle_add_offsets(
     context: ApiContext, request: Request[wire.AddOffsetsToTxnRequest]
 ) -> wire.AddOffsetsToTxnResponse:
-    """Add the partition of the group's offsets to the transaction."""
+    """Add the partition of the group's offsets to the transaction.
+
+    Raises KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED.
+    """
     body = request.body
+    _require_writer(context, request, body["transactional_id"])
+    require(context, request, Operation.READ, ResourceType.GROUP, body["group_id"])
     # The partition of a group follows from the number of partitions, so the topic must exist.
     await context.internal_topics.ensure(CONSUMER_OFFSETS)
     partition = context.groups.partition_of(body["group_id"])
@@ -211,9 +251,11 @@ async def handle_end(
 ) -> wire.EndTxnResponse:
     """Respond when the outcome is decided; the markers may still be on their way.
 
-    From version 5 on the answer is with which id and epoch the producer goes on (KIP-890).
+    From version 5 on the answer is with which id and epoch the producer goes on (KIP-890). Raises
+    KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
     """
     body = request.body
+    _require_writer(context, request, body["transactional_id"])
     asked = EndTransaction(
         body["transactional_id"],
         body["producer_id"],
