@@ -289,6 +289,7 @@ class Node:
             idle_interval_ms=config.metadata_max_idle_interval_ms,
             fail=self._fail,
             fence=partial(rpc.fence, refusals),
+            authorizer=self.authorizer,
         )
         self._cleanup.callback(service.stop)
         self.hashes.append_with(service.append_own)

@@ -114,6 +114,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "iterations": (4096, 16_384),
     "entity": ((("user", "t"),), (("client-id", None), ("user", "t"))),
     "count": (1, 2, 5),
+    "requester": (("User:alice", "10.0.0.7"),),
 }
 
 
