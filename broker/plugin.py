@@ -18,6 +18,7 @@ from broker.log import LogManager, dump
 from broker.log.settings import log_settings
 from broker.protocol.codec import compile_newest
 from broker.protocol.versions import ApiKey
+from broker.quotas import ClientQuotas, Windows, load_callback
 from broker.replication import ReplicaManager
 from broker.server import ConnectionLimits, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
@@ -26,6 +27,7 @@ from raftctl.metadata.configs.topic import topic_defaults
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext, LogTool
@@ -47,6 +49,17 @@ FIRST_ASKED = (
     ApiKey.OFFSET_FETCH,
 )
 """What producers and consumers ask: made ready before they do."""
+
+
+def client_quotas(config: NodeConfig) -> ClientQuotas:
+    """Make the quotas of clients as the node is configured; ConfigError for an unknown callback."""
+    return ClientQuotas(
+        load_callback(config.client_quota_callback_class, config.written),
+        Windows(config.quota_window_num, config.quota_window_size_seconds * 1000),
+        Windows(
+            config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000
+        ),
+    )
 
 
 class KafkaBroker:
@@ -80,6 +93,7 @@ class KafkaBroker:
         self._sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
         )
+        self._quotas = client_quotas(config)
         self._requests = context.runtime.worker("requests")
         self._limits = ConnectionLimits(config, context.fail)
         make_sender = context.runtime.sender
@@ -100,6 +114,8 @@ class KafkaBroker:
         self._metadata.publish(image)
         self._transactions.publish(image)
         self._groups.publish(image)
+        self._quotas.publish(image)
+        self._limits.publish(image)
         if delta.deleted_topics:
             deleted = frozenset(topic.name for topic in delta.deleted_topics.values())
             self._groups.notify_all(ForgetTopics(deleted))
@@ -140,4 +156,5 @@ class KafkaBroker:
             aside=self._requests.submit,
             has_session=self._has_session,
             authorizer=self._context.authorizer,
+            quotas=self._quotas,
         )

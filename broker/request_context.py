@@ -46,6 +46,10 @@ class RequestContext:
     """When its handler began: what it waited for others of its connection is before."""
     answered_at: float = 0.0
     """When the response was there; what it waited for, such as other replicas, is before."""
+    loop_seconds: float = 0.0
+    """Time of the event loop that it took until now; measured only while there are quotas."""
+    throttle_ms: int = 0
+    """For how long its connection is muted, since it exceeds a quota."""
 
     @property
     def client_host(self) -> str:

@@ -15,10 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from broker.apis import administration, consumer, data, discovery, transactional
-from broker.apis.handler import Answer, Api, ApiContext, Encoded, HangUpError, Reply
+from broker.apis.handler import (
+    Answer,
+    Api,
+    ApiContext,
+    Encoded,
+    HangUpError,
+    Reply,
+    throttling,
+)
 from broker.protocol.codec import (
     Request,
     RequestHeader,
@@ -38,6 +46,8 @@ if TYPE_CHECKING:
     from broker.request_context import RequestContext
     from raftctl.runtime.api import Piece
 
+
+Result = TypeVar("Result")
 
 Response = list["Piece"] | None
 """A whole frame, in pieces; None if the client expects none."""
@@ -71,18 +81,43 @@ def dispatch(
         return _refuse_version(context, header)
     decode = partial(decode_body, frame, header, position, request_context)
     if len(frame) > _LARGE_BYTES and header.api_key != ApiKey.PRODUCE:
-        return Reply.run(_answer_large(context, decode))
+        return _run(context, request_context, _answer_large(context, decode))
     request = decode()
     # An element takes a byte at least.
     if len(frame) > SLICE_ITEMS and (parts := slices(request)) is not None:
-        return Reply.run(_answer_slices(context, request, parts))
+        return _run(context, request_context, _answer_slices(context, request, parts))
     api = APIS[request.api_key]
     answer = _guard(context, request, lambda: api.handle(context, request))
+    has_quotas = context.quotas.is_active
+    if has_quotas:
+        throttling.started(context, request)
     if isinstance(answer, Coroutine):
-        answer = Reply.run(answer)
+        answer = _run(context, request_context, answer)
     if isinstance(answer, Reply):
-        return answer.then(lambda result: _encode(request, _guard(context, request, result)))
-    return _encode(request, answer)
+        return answer.then(lambda result: _encode(request, _result(context, request, result)))
+    return _encode(request, throttling.finished(context, request, answer) if has_quotas else answer)
+
+
+def _run(
+    context: ApiContext, request_context: RequestContext, work: Coroutine[Any, Any, Result]
+) -> Reply[Result]:
+    """Start the task of a request; where there are quotas, its steps are measured."""
+    if context.quotas.is_active:
+        work = throttling.Metered(work, request_context)
+    return Reply.run(work)
+
+
+def _result(context: ApiContext, request: Request[Any], result: Callable[[], Any]) -> Answer:
+    """The answer of a reply that is done, or the refusal, and what it costs."""
+    if not context.quotas.is_active:
+        return cast("Answer", _guard(context, request, result))
+    answer = throttling.metered(request.context, lambda: _guard(context, request, result))
+    return throttling.finished(context, request, answer)
+
+
+def _finished(context: ApiContext, request: Request[Any], answer: Answer) -> Answer:
+    """The answer with its throttle time, where there are quotas."""
+    return throttling.finished(context, request, answer) if context.quotas.is_active else answer
 
 
 async def _answer_large(context: ApiContext, decode: Callable[[], Request[Any]]) -> Response:
@@ -98,8 +133,9 @@ async def _answer_large(context: ApiContext, decode: Callable[[], Request[Any]])
     if not await context.aside(partial(may_be_handled, request)):
         refusal = KafkaError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
         refuse = partial(APIS[request.api_key].refuse, context, request, refusal)
-        return await _encode_aside(context, request, await context.aside(refuse))
-    return _encode(request, await _handled(context, request))
+        refused = await context.aside(refuse)
+        return await _encode_aside(context, request, _finished(context, request, refused))
+    return _encode(request, _finished(context, request, await _handled(context, request)))
 
 
 async def _answer_slices(
@@ -113,7 +149,7 @@ async def _answer_slices(
         answers.append(cast("Message", answer))
         await turns.rest()
     whole = await context.aside(partial(joined, request, answers))
-    return await _encode_aside(context, request, whole)
+    return await _encode_aside(context, request, _finished(context, request, whole))
 
 
 async def _handled(context: ApiContext, request: Request[Any]) -> Answer:

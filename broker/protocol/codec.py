@@ -34,6 +34,7 @@ __all__ = [
     "decode_body",
     "decode_header",
     "decode_response",
+    "decode_response_body",
     "encode_request",
     "encode_response",
     "encode_response_body",
@@ -136,6 +137,12 @@ def frame_response(
     header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER
     length = header.size - 4 + sum(map(len, body))
     return [header.pack(length, correlation_id), *body]
+
+
+def decode_response_body(api_key: int, version: int, body: Frame) -> Fields:
+    """Return the message that `encode_response_body` made the body of."""
+    message: Fields = decoder(api_key, version, "response")(body, 0)[0]
+    return message
 
 
 def encode_request(

@@ -189,6 +189,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         """Whether to close once the outbox is empty."""
         self._reading = True
+        self._is_in = False
+        """Whether its limits have let it in."""
         self.active_at = self._received_at = self._loop.time()
         """When the client last sent something, or an answer came, by the event loop's time."""
         self._idle_timer = Deadline(self._loop, self._watch_idleness)
@@ -197,15 +199,20 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the event loop calls --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Join the broker's connections, or closes when there are too many or the broker stops."""
+        """Ask to join the broker's connections, which may have it wait, or close it."""
         self._transport = cast("asyncio.Transport", transport)
         self._outbox = Outbox(self._transport, self._make_sender)
         peer = transport.get_extra_info("peername")
         self._log = self._log.bind(peer=_address(peer))
         self._client.host = client_host(peer)
-        if refusal := self._limits.admit(self, self._client.listener):
-            self.hang_up(refusal)
-            return
+        self._limits.arrive(self, self._client.listener, self._client.host)
+        # Unread until it is let in: its requests wait in the system's buffers.
+        self._read(go_on=self._is_in)
+
+    def let_in(self) -> None:
+        """Read the connection from now on."""
+        self._is_in = True
+        self._read(go_on=True)
         self._watch_idleness()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -1,15 +1,30 @@
-"""What the connections of a broker share: who is connected, how much may wait, when it opens."""
+"""What the connections of a broker share: who is connected, how much may wait, when it opens.
+
+A connection is refused where there are too many: of the broker, of its listener, of its address.
+Where connections are made too fast, they wait unread, one after the other, as if they had not been
+accepted yet. One from an address that makes them too fast is closed, but only after a wait, lest it
+came back at once (KIP-612).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from broker.quotas import ConnectionRates, Windows, canonical_address
 from raftctl.errors import invariant
+from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from raftctl.config import NodeConfig
+    from raftctl.metadata.image import MetadataImage
+
+WAITING_MAX = 1_000
+"""Connections that wait to be let in or to be closed; beyond it new ones are closed at once."""
 
 
 class Limited(Protocol):
@@ -19,6 +34,9 @@ class Limited(Protocol):
     def active_at(self) -> float:
         """Time of the last bytes in or out, in seconds of the event loop's clock."""
 
+    def let_in(self) -> None:
+        """Read the connection from now on."""
+
     def advance(self) -> None:
         """Start the requests that may start now."""
 
@@ -27,6 +45,13 @@ class Limited(Protocol):
 
     def close(self) -> None:
         """Close the connection; no answer follows."""
+
+
+class _Origin(NamedTuple):
+    """Where a connection comes from."""
+
+    listener: str
+    host: str
 
 
 class ConnectionLimits:
@@ -40,11 +65,28 @@ class ConnectionLimits:
         self.fail = fail
         """Ends the node: a bug was found."""
         self._connections_max = config.max_connections
-        has_several = len(config.broker_listeners) > 1
-        self._protected = config.inter_broker_listener if has_several else None
+        names = [listener.name for listener in config.broker_listeners]
+        bounds = {name: config.listener_limits(name) for name in names}
+        self._listener_max = {name: bound.max_connections for name, bound in bounds.items()}
+        self._host_max = config.max_connections_per_ip
+        self._host_overrides = {
+            canonical_address(host): count
+            for host, count in config.max_connections_per_ip_overrides.items()
+        }
+        self._protected = config.inter_broker_listener if len(names) > 1 else None
         self._closed = False
-        self._connections: dict[Limited, bool] = {}
-        """Each connection to whether its listener is protected."""
+        self._connections: dict[Limited, _Origin] = {}
+        self._counts: Counter[str] = Counter()
+        """Connections of each listener and of each address."""
+        self._rates = ConnectionRates(
+            config.max_connection_creation_rate,
+            {name: bound.max_connection_creation_rate for name, bound in bounds.items()},
+            self._protected,
+            Windows(config.quota_window_num, config.quota_window_size_seconds * 1000),
+        )
+        self._gates: dict[str, _Gate] = {}
+        self._doomed: dict[Limited, asyncio.TimerHandle] = {}
+        """Connections that are closed after a wait."""
 
     @property
     def permits(self) -> int:
@@ -57,26 +99,65 @@ class ConnectionLimits:
         invariant(0 <= left <= self._permits_max, "a permit is given back by the one that took it")
         self._permits = left
 
-    def admit(self, connection: Limited, listener: str) -> str | None:
-        """Count a new connection of a listener in, or return the reason to refuse it.
+    def publish(self, image: MetadataImage) -> None:
+        """Take up the rates of addresses that a newer image has."""
+        self._rates.publish(image)
+
+    def arrive(self, connection: Limited, listener: str, host: str) -> None:
+        """Let a new connection in, now or later, or close it."""
+        if self._closed:
+            # It was accepted just before the listener was closed.
+            connection.hang_up("the broker stops")
+            return
+        waiting = len(self._doomed) + sum(map(len, self._gates.values()))
+        if waiting >= WAITING_MAX:
+            connection.hang_up("too many connections wait to be let in")
+            return
+        gate = self._gates.get(listener)
+        if gate is None:
+            gate = self._gates[listener] = _Gate(partial(self._rates.accept, listener))
+        gate.arrive(connection, lambda: self._admit(connection, _Origin(listener, host)))
+
+    def _admit(self, connection: Limited, origin: _Origin) -> None:
+        loop = asyncio.get_running_loop()
+        wait_ms = self._rates.accept_from(origin.host, origin.listener, int(loop.time() * 1000))
+        if wait_ms:
+            self._doomed[connection] = loop.call_later(
+                wait_ms / 1000, connection.hang_up, "its address connects too often"
+            )
+            return
+        refusal = self._refusal(origin)
+        if refusal is not None:
+            connection.hang_up(refusal)
+            return
+        invariant(connection not in self._connections, "a connection is admitted once")
+        self._connections[connection] = origin
+        self._counts.update(origin)
+        connection.let_in()
+
+    def _refusal(self, origin: _Origin) -> str | None:
+        """Return the reason to refuse a connection; make room for it if it is a broker's.
 
         Brokers always get in by a listener of their own (KIP-402): the connection of another
         listener goes for theirs that has been quiet for longest.
         """
-        if self._closed:
-            # It was accepted just before the listener was closed.
-            return "the broker stops"
-        is_protected = listener == self._protected
+        host_max = self._host_overrides.get(canonical_address(origin.host), self._host_max)
+        if self._counts[origin.host] >= host_max:
+            return "max.connections.per.ip is reached"
+        is_protected = origin.listener == self._protected
+        # The node's own limit is not one of the brokers' listener.
+        listener_max = self._listener_max[origin.listener]
+        is_own = not is_protected or listener_max != self._connections_max
+        if is_own and self._counts[origin.listener] >= listener_max:
+            return "max.connections is reached"
         if len(self._connections) >= self._connections_max:
             if not is_protected:
                 return "max.connections is reached"
             self._make_room()
-        invariant(connection not in self._connections, "a connection is admitted once")
-        self._connections[connection] = is_protected
         return None
 
     def _make_room(self) -> None:
-        others = [one for one, is_protected in self._connections.items() if not is_protected]
+        others = [one for one, at in self._connections.items() if at.listener != self._protected]
         if others:
             quietest = min(others, key=lambda one: one.active_at)
             self.forget(quietest)
@@ -84,7 +165,16 @@ class ConnectionLimits:
 
     def forget(self, connection: Limited) -> None:
         """Count a closed connection out."""
-        self._connections.pop(connection, None)
+        origin = self._connections.pop(connection, None)
+        if origin is not None:
+            for counted in origin:
+                self._counts[counted] -= 1
+                if not self._counts[counted]:
+                    del self._counts[counted]
+        if (timer := self._doomed.pop(connection, None)) is not None:
+            timer.cancel()
+        for gate in self._gates.values():
+            gate.forget(connection)
 
     def begin(self) -> None:
         """Let the requests go ahead, also those that came before."""
@@ -97,5 +187,57 @@ class ConnectionLimits:
     def close_all(self) -> None:
         """Close every connection, and those that are still made."""
         self.open, self._closed = False, True
-        for connection in list(self._connections):
+        held = [one for gate in self._gates.values() for one in gate.close()]
+        for connection in [*self._connections, *self._doomed, *held]:
             connection.close()
+
+
+class _Gate:
+    """New connections of a listener, let in one after the other and not too fast."""
+
+    def __init__(self, accept: Callable[[int], int]) -> None:
+        """`accept` counts a connection at this time, and returns how many ms it must wait."""
+        self._accept = accept
+        self._waiting: dict[Limited, Callable[[], None]] = {}
+        """In order of arrival; the first is counted, and is let in when the timer fires."""
+        self._timer = Deadline(asyncio.get_running_loop(), self._let_first_in)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def arrive(self, connection: Limited, admit: Callable[[], None]) -> None:
+        """Have `admit` called when the connection's turn has come, perhaps at once."""
+        self._waiting[connection] = admit
+        if len(self._waiting) == 1:
+            self._count_first()
+
+    def forget(self, connection: Limited) -> None:
+        """Let a connection go that is lost. Its wait goes on for those behind it."""
+        if self._waiting.pop(connection, None) is not None and not self._waiting:
+            self._timer.set(None)
+
+    def close(self) -> list[Limited]:
+        """Let nobody in any more; return who waits."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._timer.set(None)
+        return waiting
+
+    def _count_first(self) -> None:
+        """Count the first, and let it in, until one must wait."""
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._timer.at_s is None:
+            wait_ms = self._accept(int(loop.time() * 1000))
+            if wait_ms:
+                self._timer.set(loop.time() + wait_ms / 1000)
+                return
+            self._admit_first()
+
+    def _let_first_in(self) -> None:
+        self._admit_first()
+        self._count_first()
+
+    def _admit_first(self) -> None:
+        if self._waiting:
+            connection = next(iter(self._waiting))
+            self._waiting.pop(connection)()

@@ -25,26 +25,16 @@ MECHANISMS: frozenset[str] = frozenset()
 LOGIN_MECHANISMS: frozenset[str] = frozenset()
 """The mechanisms of SASL by which a node can log in to another."""
 
-_NO_QUOTAS = "quotas are stored and listed, and nobody is kept to them"
 _NO_TOKENS = "delegation tokens are not supported"
-_NO_LIMIT = "connections are not counted by address, by listener or by time"
 
 NOT_IN_FORCE: Mapping[str, str] = {
     "delegation.token.secret.key": _NO_TOKENS,
     "delegation.token.max.lifetime.ms": _NO_TOKENS,
     "delegation.token.expiry.time.ms": _NO_TOKENS,
     "delegation.token.expiry.check.interval.ms": _NO_TOKENS,
-    "max.connections.per.ip": _NO_LIMIT,
-    "max.connections.per.ip.overrides": _NO_LIMIT,
-    "max.connection.creation.rate": _NO_LIMIT,
     "connection.failed.authentication.delay.ms": "no client logs in",
-    "client.quota.callback.class": _NO_QUOTAS,
-    "quota.window.num": _NO_QUOTAS,
-    "quota.window.size.seconds": _NO_QUOTAS,
-    "controller.quota.window.num": _NO_QUOTAS,
-    "controller.quota.window.size.seconds": _NO_QUOTAS,
 }
 """Keys that must have their default, and why; of the node and of each listener."""
 
-LISTENER_LIMITS = False
+LISTENER_LIMITS = True
 """Whether `listener.name.NAME.max.connections` is kept."""

@@ -14,6 +14,7 @@ from tests.mutants import (
     lease_edits,
     node_edits,
     quorum_edits,
+    quota_edits,
     request_edits,
     sampled_edits,
     storage_edits,
@@ -34,4 +35,5 @@ EDITS = (
     *request_edits.EDITS,
     *administration_edits.EDITS,
     *authorization_edits.EDITS,
+    *quota_edits.EDITS,
 )

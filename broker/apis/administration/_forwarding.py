@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+from broker.apis.administration._mutations import accepted
 from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.admin import (
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 Response = TypeVar(
     "Response", AdminResponse, DeleteAclsResponse, DescribeQuorumResponse, ElectLeadersResponse
 )
+
+
+_STRICT_SINCE = 3
+"""The version of CreatePartitions that knows THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 class ItemError(TypedDict):
@@ -100,15 +105,26 @@ async def handle_create_partitions(
     body = request.body
     # As in Apache Kafka, neither of two wishes for a topic is carried out.
     named = Counter(topic["name"] for topic in body["topics"])
-    wanted = tuple(_new_partitions(one) for one in body["topics"] if named[one["name"]] == 1)
-    create = CreatePartitionsRequest(wanted, body["validate_only"])
-    outcomes = await forward(context, request, create, body["timeout_ms"])
+    once = [_new_partitions(one) for one in body["topics"] if named[one["name"]] == 1]
+    sizes = ((topic, _added(context, topic)) for topic in once)
+    wanted, refused = accepted(context, request, sizes, strict_since=_STRICT_SINCE)
+    create = CreatePartitionsRequest(tuple(wanted), body["validate_only"])
+    outcomes: tuple[ItemOutcome, ...] = ()
+    if wanted or not refused:
+        outcomes = await forward(context, request, create, body["timeout_ms"])
     pairs = zip(wanted, outcomes, strict=True)
     error = KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
     results: list[wire.CreatePartitionsTopicResult]
     results = [{"name": topic.name, **result_of(outcome)} for topic, outcome in pairs]
     results += [{"name": name, **refusal_of(error)} for name, count in named.items() if count > 1]
+    results += [{"name": topic.name, **refusal_of(refusal)} for topic, refusal in refused]
     return {"results": results}
+
+
+def _added(context: ApiContext, wanted: NewPartitions) -> int:
+    """Return for how many partitions the quota of changes is asked: 0 where there is no change."""
+    topic = context.metadata.image.topics.by_name(wanted.name)
+    return 0 if topic is None else max(wanted.count - len(topic.partitions), 0)
 
 
 def refuse_create_partitions(

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.apis.administration._configs import topic_config_entries
+from broker.apis.administration._mutations import accepted
 from broker.apis.discovery import (
     OPERATIONS_NOT_ASKED,
     is_internal,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests import ControllerRequest
 
 _TOPIC = ResourceType.TOPIC
+_CREATE_STRICT_SINCE, _DELETE_STRICT_SINCE = 6, 5
+"""Versions that know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _PARTITIONS_MAX = 2_000
 """The default of Apache Kafka's `max.request.partition.size.limit` (KIP-966)."""
 
@@ -51,18 +54,23 @@ async def handle_create(
 ) -> wire.CreateTopicsResponse:
     """Create topics, each on its own (KIP-4, row C3)."""
     body = request.body
-    new = tuple(_new_topic(context, topic) for topic in body["topics"])
+    wanted = [_new_topic(context, topic) for topic in body["topics"]]
+    sizes = ((topic, _created_partitions(context, topic)) for topic in wanted)
+    new, refused = accepted(context, request, sizes, strict_since=_CREATE_STRICT_SINCE)
     requester = authorization.requester_of(request)
-    create = CreateTopicsRequest(new, body["validate_only"], requester)
+    create = CreateTopicsRequest(tuple(new), body["validate_only"], requester)
 
     def all_there(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
         return all(r.error or image.topics.by_name(r.name) is not None for r in results)
 
     # A dry run changes no image, so waiting for one would always take the client's whole timeout.
     visible = (lambda *_: True) if body["validate_only"] else all_there
-    results = await _change(context, create, body["timeout_ms"], visible)
+    results: tuple[TopicResult, ...] = ()
+    if new or not refused:
+        results = await _change(context, create, body["timeout_ms"], visible)
     overrides = {topic.name: dict(topic.configs) for topic in new}
-    return {"topics": [_created(context, r, overrides.get(r.name, {})) for r in results]}
+    created = [_created(context, r, overrides.get(r.name, {})) for r in results]
+    return {"topics": [*created, *(_not_created(topic.name, error) for topic, error in refused)]}
 
 
 def refuse_create(
@@ -82,7 +90,8 @@ async def handle_delete(
     wrong = [(one["name"], one["topic_id"]) for one in topics if _is_ambiguous(one)]
     times = Counter(_delete_keys(request))
     wrong += [key for key, count in times.items() if count > 1]
-    keys = [key for key, count in times.items() if count == 1]
+    once = ((key, _deleted_partitions(context, *key)) for key in times if times[key] == 1)
+    keys, throttled = accepted(context, request, once, strict_since=_DELETE_STRICT_SINCE)
     delete = DeleteTopicsRequest(tuple(keys), authorization.requester_of(request))
 
     def all_gone(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
@@ -96,6 +105,7 @@ async def handle_delete(
     text = "name the topic once, by its name or by its id"
     error = KafkaError(ErrorCode.INVALID_REQUEST, text)
     refused = [_not_deleted(*key, error) for key in wrong]
+    refused += [_not_deleted(*key, refusal) for key, refusal in throttled]
     return {"responses": [*refused, *(_deleted(r) for r in results)]}
 
 
@@ -143,6 +153,21 @@ def _new_topic(context: ApiContext, topic: wire.CreatableTopic) -> NewTopic:
         # Of tools that copy a cluster's topics: coordinators lose what an ordinary topic forgets.
         return filled(new, context.config, context.metadata.image)
     return new
+
+
+def _created_partitions(context: ApiContext, topic: NewTopic) -> int:
+    """Return for how many partitions the quota of changes is asked: 0 for a topic that exists."""
+    if context.metadata.image.topics.by_name(topic.name) is not None:
+        return 0
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.partitions if topic.partitions > 0 else context.config.num_partitions
+
+
+def _deleted_partitions(context: ApiContext, name: str | None, topic_id: UUID | None) -> int:
+    topics = context.metadata.image.topics
+    topic = topics.by_id(topic_id) if topic_id is not None else topics.by_name(name or "")
+    return 0 if topic is None else len(topic.partitions)
 
 
 def _created(

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker.apis.discovery import current_leader, node_endpoints
-from broker.apis.handler import Reply
+from broker.apis.handler import Reply, throttling
 from broker.apis.handler.authorization import denied_names, is_allowed
 from broker.apis.handler.fetch_sessions import (
     FINAL_EPOCH,
@@ -46,6 +46,9 @@ _UNKNOWN_ID = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
 _NEGATIVE_BYTES = FetchResult(ErrorCode.INVALID_REQUEST)
 _DENIED = FetchResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _NONE: frozenset[str] = frozenset()
+_ANSWER_BYTES = 16
+_PARTITION_BYTES = 60
+"""Of an answer for a quota, besides records. Nearly; the exact size is known when it is encoded."""
 
 
 def handle(
@@ -74,10 +77,13 @@ def handle(
     asked = [_resolve(context, key, wanted, denied) for key, wanted in turn.partitions]
     known = [one for one in asked if isinstance(one, FetchPartition)]
     count = len(known)
-    params = _params(context, request.body, turn.first)
+    params = _params(context, request, turn.first)
     results = context.replicas.fetch(params, known, turn.dirty)
 
     def shape(results: list[FetchResult]) -> wire.FetchResponse:
+        if _is_throttled(context, request, results):
+            error, session_id = context.sessions.withhold(turn, [one.key for one in known[count:]])
+            return {"error_code": error, "session_id": session_id, "responses": ()}
         found = iter(results)
         whole = [one if isinstance(one, FetchResult) else next(found) for one in asked]
         added = [one.key for one in known[count:]]
@@ -91,6 +97,17 @@ def handle(
         if isinstance(results, list)
         else Reply(results, lambda: shape(results.result()))
     )
+
+
+def _is_throttled(
+    context: ApiContext, request: Request[wire.FetchRequest], results: Sequence[FetchResult]
+) -> bool:
+    """Count what a consumer reads; return whether it must wait for it (KIP-13)."""
+    if not context.quotas.is_active or _replica_id(request.body) != CONSUMER:
+        return False
+    sizes = (result.size for result in results)
+    size = _ANSWER_BYTES + sum(_PARTITION_BYTES + size for size in sizes if size)
+    return throttling.fetched(context, request, size)
 
 
 def refuse(
@@ -203,13 +220,21 @@ def _replica_epoch(body: wire.FetchRequest) -> int:
     return epoch
 
 
-def _params(context: ApiContext, body: wire.FetchRequest, first: int) -> FetchParams:
+def _params(context: ApiContext, request: Request[wire.FetchRequest], first: int) -> FetchParams:
+    body = request.body
+    max_bytes = min(body["max_bytes"], context.config.fetch_max_bytes)
+    min_bytes = body["min_bytes"]
+    if context.quotas.is_active and _replica_id(body) == CONSUMER:
+        principal = request.context.connection.principal
+        allowed = context.quotas.fetch_bytes_max(principal, request.client_id)
+        max_bytes = max_bytes if allowed is None else min(max_bytes, allowed)
+        min_bytes = min(min_bytes, max_bytes)
     return FetchParams(
         replica_id=_replica_id(body),
         replica_epoch=_replica_epoch(body),
         max_wait_ms=min(body["max_wait_ms"], context.wait_ms_max),
-        min_bytes=body["min_bytes"],
-        max_bytes=min(body["max_bytes"], context.config.fetch_max_bytes),
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
         read_committed=body["isolation_level"] == _READ_COMMITTED,
         client_rack=body.get("rack_id", ""),
         leader_only=_leader_only(context, body),

@@ -17,12 +17,13 @@ State that outlives a request lives here:
 - `ProducerIds`: blocks of producer ids granted by the controller.
 - `InternalTopics`: creation of the brokers' own topics on first use.
 
-What the request's principal may do, a handler asks by `authorization`.
+What the request's principal may do, a handler asks by `authorization`. What the request costs its
+client is measured by `throttling`.
 
 The package must not know any particular request: handlers import it, it imports no handler.
 """
 
-from broker.apis.handler import authorization
+from broker.apis.handler import authorization, throttling
 from broker.apis.handler._context import Answer, Api, ApiContext, Encoded, HangUpError
 from broker.apis.handler._internal_topics import InternalTopics
 from broker.apis.handler._metadata_cache import MetadataCache
@@ -42,4 +43,5 @@ __all__ = [
     "Reply",
     "authorization",
     "refuse_each",
+    "throttling",
 ]

@@ -17,6 +17,7 @@ from broker.apis.handler._reply import Reply
 from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator import Coordinator
 from broker.protocol.codec import Message, Request
+from broker.quotas import ClientQuotas
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
@@ -129,6 +130,7 @@ class ApiContext:
     """Does on a worker what would keep the event loop too long."""
     has_session: Callable[[], bool]
     """See `raftctl.plugins.BrokerContext`."""
+    quotas: ClientQuotas
     authorizer: Authorizer | None = None
     """Without one everybody may do everything."""
 

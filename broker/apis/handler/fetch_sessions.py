@@ -261,6 +261,25 @@ class FetchSessions:
         invariant(0 <= self._partitions <= PARTITIONS_MAX, "the partitions of sessions are bounded")
         return found
 
+    def withhold(self, turn: Round, added: Sequence[Key] = ()) -> tuple[ErrorCode, int]:
+        """Return the error and the session id of an answer that names no partition (KIP-219).
+
+        The client is throttled. A session goes on, and what was read is read again in its next
+        round. A new one ends: its client has not seen its partitions, and asks for all again.
+        """
+        session = turn.session
+        if session is None:
+            return turn.error, NO_SESSION
+        if not turn.incremental:
+            if self._sessions.get(session.id) is session:
+                self._remove(session.id)
+            return ErrorCode.NONE, NO_SESSION
+        for key in (*(key for key, _ in turn.partitions), *added):
+            session.dirty.mark_dirty(key)
+        if session.epoch != turn.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION
+        return ErrorCode.NONE, session.id
+
     def _begin(self, request: SessionRequest, now_ms: int) -> Round:
         if request.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
             return self._continue(request, now_ms)

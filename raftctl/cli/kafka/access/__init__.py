@@ -2,6 +2,5 @@
 
 `users` keeps SCRAM credentials, `acls` the rules of an authorizer (KIP-11, KIP-290), `quotas`
 the rates of users, clients and addresses. Brokers of raftctl have no authorizer and refuse
-rules with SECURITY_DISABLED. They keep quotas but do not enforce them, and each change warns
-that they do not.
+rules with SECURITY_DISABLED. They enforce quotas.
 """

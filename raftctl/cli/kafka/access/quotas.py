@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._options import CommandGroup, ValidateOption
-from raftctl.cli._output import say_progress, table
+from raftctl.cli._output import table
 from raftctl.cli.files import parse_overrides
 from raftctl.cli.kafka.admin import Cluster, check, send
 from raftctl.errors import ConfigError
@@ -138,7 +138,6 @@ def alter(
     whose = ", ".join(f"{kind} {DEFAULT_NAME if name is None else name}" for kind, name in parts)
     document = {"altered": not validate_only, "entity": dict(parts), "quotas": changes}
     cluster.show(document, f"{done} {whose}: {', '.join(changes)}")
-    say_progress("warning: quotas are kept, but brokers do not enforce them yet")
 
 
 def parse_changes(add: Iterable[str], delete: Iterable[str]) -> dict[str, float | None]:

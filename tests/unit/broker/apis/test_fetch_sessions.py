@@ -58,6 +58,34 @@ def opened(known: FetchSessions, count: int = 3, now_ms: int = 0, **fields: Any)
     return turn.session_id
 
 
+@pytest.mark.req("S5")
+def test_what_is_withheld_from_a_throttled_client_comes_in_its_next_round() -> None:
+    known = sessions()
+    session_id = opened(known)
+    turn = known.begin(request([], session_id, 1), 1)
+    assert known.withhold(turn) == (0, session_id)
+    turn = known.begin(request([], session_id, 2), 2)
+    assert [key for key, _ in turn.partitions] == keys(3)
+    results = [RECORDS, NOTHING, replace(NOTHING, high_watermark=9)]
+    assert turn.answer(results) == (0, [(Key("t", 0), RECORDS), (Key("t", 2), results[2])])
+
+
+@pytest.mark.req("S5")
+def test_a_throttled_client_that_has_seen_nothing_of_its_session_has_none() -> None:
+    known = sessions()
+    turn = known.begin(request(keys(3)), 0)
+    assert known.withhold(turn) == (0, 0)
+    assert len(known) == 0
+    known.invariants()
+    # Without a session there is nothing to end.
+    assert known.withhold(known.begin(request(keys(3), epoch=FINAL_EPOCH), 1)) == (0, 0)
+    # A client that went on without the answer is out of step, as in any other round.
+    session_id = opened(known)
+    late = known.begin(request([], session_id, 1), 2)
+    known.begin(request([], session_id, 2), 3)
+    assert known.withhold(late) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
+
+
 def test_a_round_tells_only_what_is_news() -> None:
     known = sessions()
     session_id = opened(known)

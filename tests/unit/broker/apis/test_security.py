@@ -150,14 +150,11 @@ async def test_rules_that_nobody_enforces_are_refused() -> None:
     assert not broker.cluster.image.acls
 
 
-async def test_the_log_tells_of_quotas_and_credentials_that_have_no_effect(
+async def test_the_log_has_a_warning_of_credentials_that_have_no_effect(
     broker: ControlledBroker,
 ) -> None:
-    entries = [quota("producer_byte_rate", 10.0, user="a")]
-    await ask(broker, 49, 1, {"entries": entries, "validate_only": False})
     deletion = {"name": "bob", "mechanism": 1}
     await ask(broker, 51, 0, {"deletions": [deletion], "upsertions": []})
-    assert broker.events("client_quotas_not_enforced")[0]["entities"] == 1
     assert broker.events("scram_credentials_not_used")[0]["users"] == 1
 
 

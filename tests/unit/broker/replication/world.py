@@ -15,6 +15,7 @@ from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, Produ
 from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.groups import group_coordinator
 from broker.log import LogManager
+from broker.quotas import ClientQuotas, StoredQuotas
 from broker.replication import ReplicaManager
 from broker.request_context import ClientConnection
 from broker.server import ConnectionLimits
@@ -302,6 +303,7 @@ class Node:
             log=self.runtime.log,
             aside=self.runtime.worker("requests").submit,
             has_session=lambda: True,
+            quotas=ClientQuotas(StoredQuotas()),
         )
         limits.begin()
         self._limits = limits
@@ -311,7 +313,7 @@ class Node:
                 partial(dispatch, context),
                 self.runtime.log,
                 self.runtime.sender,
-                ClientConnection(),
+                ClientConnection("PLAINTEXT"),
             ),
             "127.0.0.1",
             0,

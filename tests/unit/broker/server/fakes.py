@@ -19,6 +19,7 @@ from broker.coordinator import Coordinator
 from broker.groups._core import GroupCore
 from broker.log.batches.record_batch import HEADER_BYTES, parse_header
 from broker.protocol import codec
+from broker.quotas import ClientQuotas, StoredQuotas
 from broker.server import ConnectionLimits, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
@@ -75,12 +76,14 @@ if TYPE_CHECKING:
 
 
 class Publishing(MetadataCache):
-    """Hands images on to the coordinator of groups, as the plug-in does."""
+    """Hands images on to the coordinators and to the quotas, as the plug-in does."""
 
     def __init__(self) -> None:
         super().__init__()
         self.groups: Coordinator | None = None
         self.transactions: TransactionCoordinator | None = None
+        self.quotas: ClientQuotas | None = None
+        self.limits: ConnectionLimits | None = None
 
     def publish(self, image: MetadataImage) -> None:
         """Takes a newer image."""
@@ -89,6 +92,10 @@ class Publishing(MetadataCache):
             self.groups.publish(image)
         if self.transactions is not None:
             self.transactions.publish(image)
+        if self.quotas is not None:
+            self.quotas.publish(image)
+        if self.limits is not None:
+            self.limits.publish(image)
 
 
 class FakeReplicas:
@@ -304,6 +311,9 @@ def publish(metadata: MetadataCache, records: Sequence[Record]) -> MetadataImage
 class FakeBroker:
     """Everything above the logs, as the plug-in puts it together."""
 
+    wall_ms = 1_700_000_000_000
+    has_session = True
+
     def __init__(self, **keys: str) -> None:
         self.config = make_config(
             {
@@ -328,7 +338,6 @@ class FakeBroker:
         self.replicas = FakeReplicas(self.metadata)
         self.controller = FakeController(self.metadata)
         self.failures: list[BaseException] = []
-        self.wall_ms = 1_700_000_000_000
         config, ids, fail = self.config, random.Random(6), self.failures.append
         self.metadata.groups = self.groups = Coordinator(
             "__consumer_offsets",
@@ -348,7 +357,7 @@ class FakeBroker:
         self.verifier = TransactionVerifier(
             config, lambda: self.metadata.image, self.replica, self.transactions, fail
         )
-        self.has_session = True
+        self.metadata.quotas = self.quotas = ClientQuotas(StoredQuotas())
         self.context = ApiContext(
             config=self.config,
             cluster_id="a-cluster",
@@ -369,8 +378,9 @@ class FakeBroker:
             log=self.log,
             aside=lambda call: asyncio.ensure_future(asyncio.to_thread(call)),
             has_session=lambda: self.has_session,
+            quotas=self.quotas,
         )
-        self.limits = ConnectionLimits(self.config, self.failures.append)
+        self.metadata.limits = self.limits = ConnectionLimits(self.config, self.failures.append)
         self.port = 0
         self.other_ports: list[int] = []
         """Of the listeners after the first."""

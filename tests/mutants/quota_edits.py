@@ -1,0 +1,75 @@
+"""Small edits of quotas, each with the test that finds it."""
+
+from __future__ import annotations
+
+from tests.mutants.edit import Edit
+
+_SOCKETS = "unit/broker/server/test_quotas.py"
+_QUOTAS = "unit/broker/quotas/"
+_AT_ONCE = "test_a_produce_is_answered_at_once_and_its_connection_is_muted"
+
+EDITS = (
+    Edit(
+        "throttle_time_is_not_in_the_answer",
+        "broker.apis.handler.throttling:finished",
+        '{**answer, "throttle_time_ms": request.context.throttle_ms}',
+        "answer",
+        f"{_SOCKETS}::{_AT_ONCE}",
+    ),
+    Edit(
+        "throttled_connection_is_not_muted",
+        "broker.apis.handler.throttling:_mute",
+        "connection.muted_until = max(connection.muted_until, now + throttle_ms / 1000)",
+        "pass",
+        f"{_SOCKETS}::{_AT_ONCE}",
+    ),
+    Edit(
+        "throttled_fetch_loses_its_session",
+        "broker.apis.handler.fetch_sessions:FetchSessions.withhold",
+        "if not turn.incremental:",
+        "if True:",
+        f"{_SOCKETS}::test_a_throttled_fetch_is_empty_and_its_session_goes_on",
+    ),
+    Edit(
+        "records_that_were_not_sent_count",
+        "broker.apis.handler.throttling:fetched",
+        "_record(context, request, QuotaType.FETCH, -size, now)",
+        "pass",
+        f"{_SOCKETS}::test_a_throttled_fetch_is_empty_and_its_session_goes_on",
+    ),
+    Edit(
+        "default_quota_goes_before_the_users_own",
+        "broker.quotas._scopes:_candidates",
+        'yield (named,), (user, "")\n            yield (client, of_all), both',
+        'yield (of_all,), (user, "")\n            yield (client, of_all), both',
+        f"{_QUOTAS}test_client_quotas.py::test_the_most_specific_quota_goes_before_a_default",
+    ),
+    Edit(
+        "followers_are_throttled",
+        "broker.apis.data._fetch:_is_throttled",
+        "_replica_id(request.body) != CONSUMER",
+        "False",
+        f"{_SOCKETS}::test_brokers_are_exempt",
+    ),
+    Edit(
+        "first_window_counts_alone",
+        "broker.quotas._rates:SampledRate._elapsed_ms",
+        "max(missing, 0)",
+        "0",
+        f"{_QUOTAS}test_rates.py::test_the_first_request_is_spread_over_windows_that_were_empty",
+    ),
+    Edit(
+        "clients_are_measured_without_end",
+        "broker.quotas._usages:Usages.of",
+        "len(usages) > SCOPES_MAX or",
+        "False or",
+        f"{_QUOTAS}test_client_quotas.py::test_what_clients_used_is_bounded_and_expires",
+    ),
+    Edit(
+        "brokers_share_the_connection_rate_of_clients",
+        "broker.quotas._connection_rates:ConnectionRates.accept",
+        "if listener != self._protected:",
+        "if True:",
+        f"{_QUOTAS}test_connection_rates.py::test_clients_do_not_use_up_the_rate_of_brokers",
+    ),
+)

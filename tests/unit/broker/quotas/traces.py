@@ -1,0 +1,64 @@
+"""What throttle times a trace of one client's requests must have, from its own times and sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.quotas._rates import SampledRate, TokenBucket, Windows
+
+CLOCK_MS = 60
+"""Between the measuring of a broker on a busy machine and its client's seeing of it."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """Answers in their order, each (milliseconds since the first, size, throttle time).
+
+    The size is that of the request, or of the answer to a Fetch; 0 if nothing was granted.
+    """
+
+    bound: float
+    answers: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def replayed(name: str, trace: Trace) -> list[int]:
+    """The throttle times by Apache Kafka's definition at these times."""
+    return {"produce": _produces, "fetch": _fetches, "mutations": _changes}[name](trace)
+
+
+def mismatches(name: str, trace: Trace) -> list[tuple[int, int, int, int]]:
+    """Each answer whose throttle time is more than 10 % from the definition's, with that one."""
+    return [
+        (*answer, expected)
+        for answer, expected in zip(trace.answers, replayed(name, trace), strict=True)
+        if abs(answer[2] - expected) > 0.1 * max(answer[2], expected) + CLOCK_MS
+    ]
+
+
+def _produces(trace: Trace) -> list[int]:
+    rate, found = SampledRate(Windows()), []
+    for at_ms, size, _ in trace.answers:
+        rate.record(size, at_ms)
+        found.append(rate.throttle_ms(trace.bound, at_ms))
+    return found
+
+
+def _fetches(trace: Trace) -> list[int]:
+    """An answer without records withheld those that the next one with records has."""
+    sizes = [size for _, size, _ in trace.answers]
+    for index in reversed(range(len(sizes) - 1)):
+        sizes[index] = sizes[index] or sizes[index + 1]
+    rate, found = SampledRate(Windows()), []
+    for (at_ms, granted, _), size in zip(trace.answers, sizes, strict=True):
+        rate.record(size, at_ms)
+        found.append(rate.throttle_ms(trace.bound, at_ms))
+        rate.record(granted - size, at_ms)
+    return found
+
+
+def _changes(trace: Trace) -> list[int]:
+    bucket, found = TokenBucket(Windows()), []
+    for at_ms, partitions, _ in trace.answers:
+        found.append(bucket.throttle_ms(trace.bound, at_ms))
+        bucket.take(partitions, trace.bound, at_ms)
+    return found
