@@ -168,6 +168,12 @@ class NodeConfig(
                 "listeners has none of controller.listener.names "
                 f"({','.join(self.controller_listener_names)}): add one for this controller"
             )
+        if len(self.controller_listeners) > 1:
+            yield (
+                f"listeners has {self.controller_listeners[0].name} and "
+                f"{self.controller_listeners[1].name}, but a controller serves one listener: take "
+                "one out"
+            )
         if not self.is_controller and self.controller_listeners:
             yield (
                 f"listeners has {self.controller_listeners[0].name}, which controller.listener."

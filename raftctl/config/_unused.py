@@ -141,6 +141,17 @@ _REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sasl.kerberos.min.time.before.relogin": (_NO_KERBEROS, ("60000",)),
     "sasl.kerberos.principal.to.local.rules": (_NO_KERBEROS, ("DEFAULT",)),
     "sasl.oauthbearer.header.urlencode": (_NO_LOGIN, _OFF),
+    "sasl.oauthbearer.scope": (_NO_LOGIN, _OFF),
+    "sasl.oauthbearer.client.credentials.client.id": (_NO_LOGIN, _OFF),
+    "sasl.oauthbearer.client.credentials.client.secret": (_NO_LOGIN, _OFF),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        _NO_PLUG_IN,
+        ("org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",),
+    ),
+    "sasl.oauthbearer.jwt.validator.class": (
+        _NO_PLUG_IN,
+        ("org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",),
+    ),
     "delegation.token.master.key": ("its name is delegation.token.secret.key", _OFF),
 }
 """Keys that promise what does not happen: (why, values that promise nothing). A file with another

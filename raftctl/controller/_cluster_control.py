@@ -307,6 +307,13 @@ class ClusterControl:
                 f"The broker is of cluster {request.cluster_id}, not {self._config.cluster_id}",
             )
         _check_contents(request)
+        if request.authorizer and not self._config.authorizer:
+            # The broker leaves to the controller what it forwards, and nobody would decide on it.
+            raise KafkaError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"The broker has authorizer.class.name={request.authorizer}, and the controller "
+                "none: set the key on all controllers first",
+            )
         _check_directories(image, request)
         _check_features(image, request)
         if broker is None or broker.incarnation_id == request.incarnation_id:

@@ -181,6 +181,7 @@ class BrokerLifecycle:
             log_directories=self._log_directories,
             features=supported_ranges(),
             previous_broker_epoch=self._previous_broker_epoch,
+            authorizer=self._config.authorizer_class_name,
         )
         began_s = asyncio.get_running_loop().time()
         complained = warned = False

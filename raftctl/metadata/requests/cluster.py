@@ -32,6 +32,8 @@ class RegisterBrokerRequest:
     """Feature levels that the broker supports; empty: unknown, and nothing is checked."""
     previous_broker_epoch: int = -1
     """Epoch of the last incarnation, if it stopped cleanly on this disk; else -1 (KIP-966)."""
+    authorizer: str = ""
+    """The broker's authorizer; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)

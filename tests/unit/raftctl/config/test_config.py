@@ -128,6 +128,10 @@ def test_retention_takes_the_finest_unit() -> None:
         ({"listeners": "PLAINTEXT://:9092"}, r"listeners has none of controller\.listener\.names"),
         ({"listeners": "CONTROLLER://:9093"}, r"listeners has none for this broker"),
         ({"process.roles": "controller"}, r"listeners has PLAINTEXT, but this node is only a con"),
+        (
+            {"controller.listener.names": "CONTROLLER,PLAINTEXT"},
+            r"listeners has PLAINTEXT and CONTROLLER, but a controller serves one listener",
+        ),
         ({"controller.listener.names": ""}, r"controller\.listener\.names is empty"),
         ({"listeners": "9092"}, r"listeners: '9092' is malformed: write NAME://host:port"),
         (

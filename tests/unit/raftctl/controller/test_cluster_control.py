@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
+from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import NO_LEADER, Endpoint, FeatureRange
-from tests.unit.raftctl.controller.cluster import ENDPOINTS, SESSION_MS, Cluster
+from raftctl.metadata.requests.cluster import RegisterBrokerRequest, RegisterBrokerResponse
+from tests.unit.raftctl.controller.cluster import CLUSTER_ID, ENDPOINTS, SESSION_MS, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from raftctl.metadata.requests.cluster import RegisterBrokerResponse
 
 pytestmark = pytest.mark.req("C2")
 TAKEN, FREE = UUID(int=55), UUID(int=56)
@@ -303,3 +303,27 @@ def test_a_broker_that_dies_while_shutting_down_is_fenced(cluster: Cluster) -> N
 def test_a_fenced_broker_may_stop(cluster: Cluster) -> None:
     cluster.register(1)
     assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+@pytest.mark.req("S8")
+@pytest.mark.parametrize(
+    ("of_broker", "of_controller", "taken"),
+    [
+        ("standard", "", False),
+        ("standard", "standard", True),
+        ("", "standard", True),
+        ("", "", True),
+    ],
+)
+def test_a_broker_authorizes_only_where_the_controller_does(
+    of_broker: str, of_controller: str, taken: bool
+) -> None:
+    cluster = Cluster(ControllerConfig(cluster_id=CLUSTER_ID, authorizer=of_controller))
+    request = RegisterBrokerRequest(
+        1, UUID(int=1), CLUSTER_ID, ENDPOINTS, None, (), authorizer=of_broker
+    )
+    response = cluster.handle(request)
+    assert isinstance(response, RegisterBrokerResponse)
+    refused = ErrorCode.NONE if taken else ErrorCode.INVALID_REGISTRATION
+    assert response.error == refused
+    assert taken or "authorizer.class.name" in response.message

@@ -55,6 +55,7 @@ CONFIG = SimpleNamespace(
     broker_session_timeout_ms=int(SESSION_S * 1000),
     initial_broker_registration_timeout_ms=60_000,
     controlled_shutdown_enable=True,
+    authorizer_class_name="standard",
 )
 ACTIVE = BrokerHeartbeatResponse(ErrorCode.NONE, True, False, False)
 DRAINED = BrokerHeartbeatResponse(ErrorCode.NONE, True, True, True)
@@ -209,6 +210,7 @@ def test_it_registers_and_sends_heartbeats() -> None:
             (UUID(int=70),),
             supported_ranges(),
             5,
+            "standard",
         )
         times = [at for at, _ in broker.beats]
         assert [late - early for early, late in pairwise(times)] == [
