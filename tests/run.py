@@ -125,6 +125,12 @@ RUNS: dict[str, Run] = {
         "python -m tests.bench.scale.main --output out/bench-scale.json"
         " [--up-to PARTITIONS] [--observers OBSERVERS]",
     ),
+    "bench-security": run(
+        "decisions with millions of rules, and what rules cost to hold",
+        "3 min",
+        "python -m tests.bench.security.main --output out/bench-security.json"
+        " [--only ONLY] [--rules RULES]",
+    ),
     "bench-spark": run(
         "generated histories judged on Spark; needs Java",
         "hours",

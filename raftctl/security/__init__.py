@@ -5,15 +5,33 @@ A principal is who a connection acts for: a user that has logged in, the name of
 operation on a resource. Brokers and controllers ask the same authorizer, each with its own newest
 metadata image.
 
+    Principal, Requester, Action   what an authorizer is asked with
+    Authorizer                     the plug-in: publish, authorize, authorize_by_resource_type
+    StandardAuthorizer             decides by the rules of the image; writes the audit log
+    load_authorizer                finds one by `authorizer.class.name`
+
 The package must not know requests or connections: what a request needs is for its handler to ask.
 
-Invariants: nobody is allowed what a rule denies them; without a rule only super users are allowed,
-unless `allow.everyone.if.no.acl.found` is set.
+Invariants:
 
-Sources: Apache Kafka's StandardAuthorizer; KIP-11 (rules), KIP-290 (prefixes), KIP-801.
+- Nobody is allowed what a rule denies them; super users are not asked for rules.
+- Without a rule only super users are allowed, unless `allow.everyone.if.no.acl.found` is set.
+- An answer is that of one image: never of half a change, never of an older one.
+
+Sources: Apache Kafka's StandardAuthorizer; KIP-11 (rules), KIP-290 (prefixes), KIP-679 (questions
+by type), KIP-801.
 """
 
 from raftctl.security._plugin import load_authorizer
 from raftctl.security._principal import ANONYMOUS, Action, Authorizer, Principal, Requester
+from raftctl.security._standard import StandardAuthorizer
 
-__all__ = ["ANONYMOUS", "Action", "Authorizer", "Principal", "Requester", "load_authorizer"]
+__all__ = [
+    "ANONYMOUS",
+    "Action",
+    "Authorizer",
+    "Principal",
+    "Requester",
+    "StandardAuthorizer",
+    "load_authorizer",
+]

@@ -48,8 +48,9 @@ RUN_BY = {
     "test-any-kafka.md": SLOW,
     "tutorial.md": "tests/integration/test_tutorial.py",
     "write-a-broker.md": "tests/integration/test_plugins.py",
+    "write-an-authorizer.md": "tests/unit/raftctl/security/test_plugin.py",
 }
-"""What runs a page's commands; the last one's are code, which that test runs."""
+"""What runs a page's commands; those of the last two are code, which these tests run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ def test_every_command_is_run_or_says_why_not() -> None:
         tables = {**NOT_RUN.get(page.name, {}), **ENDS.get(page.name, {})}
         unknown = [one for one in tables if not any(c.startswith(one) for c in commands)]
         assert unknown == [], f"{page.name} has no such command"
-    assert list(steps_to_run(HOWTO / "write-a-broker.md")) == []
+    for name in ("write-a-broker.md", "write-an-authorizer.md"):
+        assert list(steps_to_run(HOWTO / name)) == []
 
 
 class _ParsedError(Exception):

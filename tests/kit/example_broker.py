@@ -15,21 +15,22 @@ MODULE = "quiet_broker"
 
 def code() -> str:
     """The page's broker."""
-    return _block("python")
+    return block(PAGE, "python")
 
 
 def brokers() -> dict[str, str]:
     """The page's entry points."""
-    return entry_points(f"[project]\nname = 'quiet-broker'\n{_block('toml')}")
+    return entry_points(f"[project]\nname = 'quiet-broker'\n{block(PAGE, 'toml')}")
 
 
-def entry_points(pyproject: str) -> dict[str, str]:
+def entry_points(pyproject: str, group: str = BROKER_GROUP) -> dict[str, str]:
     """The plug-ins that a project file names."""
-    found = tomllib.loads(pyproject)["project"]["entry-points"][BROKER_GROUP]
+    found = tomllib.loads(pyproject)["project"]["entry-points"][group]
     return {str(name): str(target) for name, target in found.items()}
 
 
-def _block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def block(page: Path, language: str) -> str:
+    """The first block of a language on a page."""
+    found = re.search(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
     assert found is not None
     return found[1]

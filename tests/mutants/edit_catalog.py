@@ -17,6 +17,7 @@ from tests.mutants import (
     quota_edits,
     request_edits,
     sampled_edits,
+    security_edits,
     storage_edits,
 )
 
@@ -36,4 +37,5 @@ EDITS = (
     *administration_edits.EDITS,
     *authorization_edits.EDITS,
     *quota_edits.EDITS,
+    *security_edits.EDITS,
 )

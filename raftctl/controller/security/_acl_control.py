@@ -120,13 +120,14 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> ControllerR
         if problem is not None:
             results.append(DeletedAcls(ErrorCode.INVALID_REQUEST, problem))
             continue
-        found = {
-            entry_id: image.acls[entry_id]
-            for entry_id in sorted(image.acls)
-            if entry_id not in removed and matches(wanted, image.acls[entry_id])
-        }
-        removed |= found
-        bindings = tuple(AclBinding(*_fields_of(entry)) for entry in found.values())
+        found = [
+            entry
+            for entry in image.acls.values()
+            if matches(wanted, entry) and entry.entry_id not in removed
+        ]
+        found.sort(key=attrgetter("entry_id"))
+        removed |= {entry.entry_id: entry for entry in found}
+        bindings = tuple(AclBinding(*_fields_of(entry)) for entry in found)
         results.append(DeletedAcls(bindings=bindings))
     records = tuple(map(RemoveAccessControlEntryRecord, removed))
     last = len(records) - 1

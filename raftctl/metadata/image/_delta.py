@@ -701,9 +701,8 @@ def _security_removals(old: MetadataImage, new: MetadataImage) -> Iterator[Recor
         for key in sorted(old.client_quotas[entity]):
             if key not in kept:
                 yield ClientQuotaRecord(entity, key, None)
-    for entry_id in sorted(old.acls):
-        if entry_id not in new.acls:
-            yield RemoveAccessControlEntryRecord(entry_id)
+    for entry_id in sorted(one for one in old.acls if one not in new.acls):
+        yield RemoveAccessControlEntryRecord(entry_id)
     for user, mechanism in sorted(old.scram):
         if (user, mechanism) not in new.scram:
             yield RemoveUserScramCredentialRecord(user, mechanism)

@@ -199,8 +199,9 @@ class MetadataImage:
             quotas = self.client_quotas[entity]
             for key in sorted(quotas):
                 yield ClientQuotaRecord(entity, key, quotas[key])
-        for entry_id in sorted(self.acls):
-            yield self.acls[entry_id]
+        # In the order of their ids, of which there are millions: their numbers compare sooner.
+        for _, entry in sorted(self.acls.items(), key=lambda item: item[0].int):
+            yield entry
         for credential in sorted(self.scram):
             yield self.scram[credential]
 

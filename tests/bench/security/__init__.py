@@ -1,0 +1,1 @@
+"""What security costs: `python -m tests.bench.security.main`."""
