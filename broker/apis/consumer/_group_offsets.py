@@ -29,6 +29,10 @@ _KNOWS_EPOCHS = 9
 _BY_TOPIC_ID = 10
 _FETCHES_IN_BATCHES = 8
 """One OffsetFetch is for several groups then (KIP-709)."""
+_HAS_GROUP_ERROR = 2
+"""From this version on OffsetFetch has a place for the error of the group."""
+_KNOWS_LOADING = 2
+"""Producers of earlier versions of TxnOffsetCommit fail if a coordinator loads (KAFKA-7296)."""
 _KNOWS_ABORTABLE = 4
 """TRANSACTION_ABORTABLE is known to TxnOffsetCommit from this version on (KIP-890)."""
 _ADDS_PARTITION = 5
@@ -178,6 +182,9 @@ async def _commit_in_transaction(
         await _check_transaction(context, request)
         errors: Errors = await ask(context, commit, commit.group_id)
     except KafkaError as error:
+        loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if loading and request.version < _KNOWS_LOADING:
+            return _failed(commit, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return _failed(commit, error)
     return errors
 
@@ -305,8 +312,7 @@ async def _fetch(
         found = await ask_any(context, fetch, fetch.group_id)
     except KafkaError as error:
         # The other groups of a batch are answered as usual.
-        alone = request.version < _FETCHES_IN_BATCHES
-        return _fetch_refused(group_id, asked if alone else None, error)
+        return _fetch_refused(request, group_id, asked, error)
     if asked is None:
         names = (partition.topic for partition in found)
         hidden = denied_names(context, request, Operation.DESCRIBE, ResourceType.TOPIC, names)
@@ -382,13 +388,16 @@ def _offset(
 
 
 def _fetch_refused(
-    group_id: str, topics: _Fetched | None, error: KafkaError
+    request: Request[wire.OffsetFetchRequest],
+    group_id: str,
+    topics: _Fetched | None,
+    error: KafkaError,
 ) -> wire.OffsetFetchResponseGroup:
-    """Return the error for the group, and for each partition of `topics`.
-
-    Version 1 has no place for the error of the group.
+    """Return the error for the group; in version 1, which has no place for it, for each partition
+    of `topics`.
     """
-    answers = [_fetched_refused(topic, error) for topic in topics or ()]
+    named = () if request.version >= _HAS_GROUP_ERROR else topics or ()
+    answers = [_fetched_refused(topic, error) for topic in named]
     return {"group_id": group_id, "topics": answers, "error_code": error.code}
 
 
@@ -403,8 +412,9 @@ def refuse_fetch(
     """Return the same error for each group."""
     body = request.body
     if request.version < _FETCHES_IN_BATCHES:
-        return _fetch_refused(body["group_id"], body["topics"], error)
-    return {"groups": [_fetch_refused(one["group_id"], None, error) for one in body["groups"]]}
+        return _fetch_refused(request, body["group_id"], body["topics"], error)
+    groups = [_fetch_refused(request, one["group_id"], None, error) for one in body["groups"]]
+    return {"groups": groups}
 
 
 # --- OffsetDelete ---------------------------------------------------------------------------------

@@ -246,7 +246,7 @@ ROWS = [
         "topics/*/error_code",
         range(1, 2),
     ),
-    Row(ApiKey.OFFSET_FETCH, FETCH_OFFSETS, (on_group(DESCRIBE),), "*error_code", range(2, 8)),
+    Row(ApiKey.OFFSET_FETCH, FETCH_OFFSETS, (on_group(DESCRIBE),), "error_code", range(2, 8)),
     Row(
         ApiKey.OFFSET_FETCH,
         FETCH_OFFSETS,

@@ -215,12 +215,34 @@ async def test_offset_fetch(broker: FakeBroker, version: int) -> None:
     assert offsets == [(5, "m"), (-1, "")]
 
 
+@pytest.mark.req("G3", "T2")
+@pytest.mark.parametrize("version", SERVED[ApiKey.TXN_OFFSET_COMMIT])
+async def test_old_producers_are_not_sent_that_a_coordinator_loads(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    await find(broker)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def ask_loading(_key: str, _request: GroupRequest) -> asyncio.Future[Any]:
+        raise KafkaError(loading)
+
+    monkeypatch.setattr(broker.groups, "ask", ask_loading)
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 5}]}]
+    producer = {"transactional_id": "x", "producer_id": 9, "producer_epoch": 0}
+    request = {**producer, "group_id": "g", "topics": topics}
+    answer = await ask(broker, ApiKey.TXN_OFFSET_COMMIT, version, request)
+    (partition,) = answer["topics"][0]["partitions"]
+    expected = loading if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert partition["error_code"] == expected
+    await broker.groups.stop()
+
+
 @pytest.mark.req("G3")
-async def test_a_group_that_refuses_names_no_topics_from_version_8_on(broker: FakeBroker) -> None:
+async def test_a_group_that_refuses_names_no_topics_from_version_2_on(broker: FakeBroker) -> None:
     for version in SERVED[ApiKey.OFFSET_FETCH]:
         answer = await fetched(broker, version)
         assert answer.get("error_code", 16) == ErrorCode.NOT_COORDINATOR
-        assert len(answer["topics"]) == (0 if version >= 8 else 1)
+        assert len(answer["topics"]) == (0 if version >= 2 else 1)
     await find(broker)
     nameless = {"topics": [{"name": "", "partition_indexes": [0]}], "group_id": "g"}
     answer = await ask(broker, ApiKey.OFFSET_FETCH, 5, nameless)
@@ -332,6 +354,9 @@ async def test_administration(broker: FakeBroker) -> None:
         answer = await ask(broker, ApiKey.DELETE_GROUPS, version, {"groups_names": ["g", "none"]})
         told = [one["error_code"] for one in answer["results"]]
         assert told == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+    await commit(broker, 9)
+    answer = await ask(broker, ApiKey.DELETE_GROUPS, 2, {"groups_names": ["g", "g"]})
+    assert [one["error_code"] for one in answer["results"]] == [0]
 
 
 @pytest.mark.req("G3")
