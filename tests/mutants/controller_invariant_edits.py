@@ -537,9 +537,9 @@ EDITS = (
     ),
     Edit(
         "password_is_stored",
-        "controller.security._scram_control:_credential",
-        'hashlib.new(digest, hmac.digest(password, b"Client Key", digest)).digest()',
-        "password",
+        "security.sasl.scram:scram_keys",
+        "hashlib.new(digest, client_key).digest()",
+        "salted",
         f"{TEST}rules_and_credentials_are_removed_once",
     ),
     Edit(

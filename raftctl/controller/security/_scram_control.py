@@ -9,15 +9,21 @@ Sources: RFC 5802, KIP-554.
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
-from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.features import SECURITY_LEVEL, require_level
 from raftctl.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from raftctl.metadata.requests.admin import ItemOutcome
+from raftctl.security.sasl.scram import (
+    HASHES,
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SCRAM_IDS,
+    scram_keys,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,10 +33,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests.security import AlterScramRequest, ScramUpsertion
 
-HASHES: Mapping[int, str] = {1: "sha256", 2: "sha512"}
-"""The mechanisms as the Kafka protocol numbers them: SCRAM-SHA-256 and SCRAM-SHA-512."""
-ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
-"""Bounds of Kafka; a client computes as many rounds of the hash to log in."""
+_DIGESTS: Mapping[int, str] = {SCRAM_IDS[name]: digest for name, digest in HASHES.items()}
 SALT_BYTES_MAX = 1_024
 
 
@@ -62,7 +65,7 @@ def _alter(image: MetadataImage, request: AlterScramRequest, user: str) -> list[
     named = Counter(deletion.mechanism for deletion in deletions)
     named.update(upsertion.mechanism for upsertion in upsertions)
     for mechanism in named:
-        if mechanism not in HASHES:
+        if mechanism not in _DIGESTS:
             message = f"mechanism must be 1 (SHA-256) or 2 (SHA-512), not {mechanism}"
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, message)
         if named[mechanism] > 1:
@@ -88,20 +91,17 @@ def _credential(upsertion: ScramUpsertion) -> UserScramCredentialRecord:
         )
     elif not 0 < len(upsertion.salt) <= SALT_BYTES_MAX:
         problem = f"The salt must be 1 to {SALT_BYTES_MAX} bytes long"
-    elif len(upsertion.salted_password) != hashlib.new(HASHES[upsertion.mechanism]).digest_size:
+    elif len(upsertion.salted_password) != hashlib.new(_DIGESTS[upsertion.mechanism]).digest_size:
         problem = "The salted password is not as long as the mechanism's hash"
     if problem is not None:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
-    digest, password = HASHES[upsertion.mechanism], upsertion.salted_password
-    stored_key = hashlib.new(digest, hmac.digest(password, b"Client Key", digest)).digest()
-    server_key = hmac.digest(password, b"Server Key", digest)
     # Every node keeps the record on its disk, in snapshots and logs, long after it was replaced.
-    invariant(password not in (stored_key, server_key), "no password to log in with is stored")
+    keys = scram_keys(_DIGESTS[upsertion.mechanism], upsertion.salted_password)
     return UserScramCredentialRecord(
         upsertion.user,
         upsertion.mechanism,
         upsertion.salt,
-        stored_key,
-        server_key,
+        keys.stored_key,
+        keys.server_key,
         upsertion.iterations,
     )
