@@ -9,9 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.apis import dispatch
+from broker.apis import Serve, dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
+from broker.authentication import Authenticator, Verifiers
 from broker.groups import group_coordinator
 from broker.groups.requests import ForgetTopics
 from broker.log import LogManager, dump
@@ -80,7 +81,12 @@ class KafkaBroker:
         self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)
         self._internal_topics = InternalTopics(config, context.controller, self._metadata)
         self._transactions = TransactionCoordinator(
-            config, self.replicas, context.runtime.wall_ms, context.fail, context.runtime.log
+            config,
+            self.replicas,
+            context.runtime.wall_ms,
+            context.fail,
+            context.runtime.log,
+            self.replicas.connector,
         )
         self._verifier = TransactionVerifier(
             config,
@@ -88,6 +94,7 @@ class KafkaBroker:
             self.replicas.partitions,
             self._transactions,
             context.fail,
+            self.replicas.connector,
         )
         self._groups = group_coordinator(context, self.replicas)
         self._sessions = FetchSessions(
@@ -95,15 +102,14 @@ class KafkaBroker:
         )
         self._quotas = client_quotas(config)
         self._requests = context.runtime.worker("requests")
+        self._verifiers: list[Verifiers] = []
         self._limits = ConnectionLimits(config, context.fail)
         make_sender = context.runtime.sender
         self._listeners = Listeners(config, self._limits, self._log, make_sender)
 
     async def start(self) -> Sequence[Endpoint]:
         """Binds the listeners and recovers the logs."""
-        endpoints = await self._listeners.bind(
-            lambda listener: partial(dispatch, self._api_context(listener))
-        )
+        endpoints = await self._listeners.bind(self._serve_on)
         self._requests.submit(partial(compile_newest, FIRST_ASKED))
         await self.replicas.start()
         return endpoints
@@ -124,6 +130,8 @@ class KafkaBroker:
     async def stop(self) -> None:
         """Closes the listeners, then the partitions."""
         self._listeners.close()
+        for verifiers in self._verifiers:
+            verifiers.close()
         self._producer_ids.close()
         self._internal_topics.close()
         await self._verifier.stop()
@@ -131,6 +139,22 @@ class KafkaBroker:
         await self._groups.stop()
         await self.replicas.stop()
         self._requests.close()
+
+    def _serve_on(self, listener: str) -> Serve:
+        """Return the function that serves a listener's frames."""
+        serve = partial(dispatch, self._api_context(listener))
+        config, runtime = self._context.config, self._context.runtime
+        settings = config.listener_security(listener).sasl
+        if settings is None:
+            return serve
+        verifiers = Verifiers(
+            config, settings, lambda: self._metadata.image, runtime, self._context.cluster_id
+        )
+        self._verifiers.append(verifiers)
+        delay_ms = config.connection_failed_authentication_delay_ms
+        return Authenticator(
+            settings, verifiers, serve, wall_ms=runtime.wall_ms, failure_delay_ms=delay_ms
+        ).serve
 
     def _has_session(self) -> bool:
         """While an image is being taken up, this broker may lead what it says that others do."""

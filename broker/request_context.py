@@ -7,9 +7,48 @@ of the event loop's clock. Source: Apache Kafka's RequestContext.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 from raftctl.security import ANONYMOUS, Principal, Requester
+from raftctl.security.sasl import ServerMechanism
+
+
+class SaslStage(enum.Enum):
+    """What a connection of a SASL listener sends next."""
+
+    VERSIONS_OR_HANDSHAKE = "ApiVersions or SaslHandshake"
+    HANDSHAKE = "SaslHandshake"
+    TOKENS = "SaslAuthenticate, or the tokens without it"
+    REQUESTS = "requests: it has authenticated"
+    NOTHING = "nothing: it has failed"
+
+
+@dataclass(slots=True)
+class SaslState:
+    """How far a connection has come with its authentication, or with the newest one of several."""
+
+    frame_bytes_max: int
+    """Of a frame before it has authenticated."""
+    stage: SaslStage = SaslStage.VERSIONS_OR_HANDSHAKE
+    mechanism: str = ""
+    exchange: ServerMechanism | None = field(default=None, repr=False)
+    has_headers: bool = True
+    """Whether tokens come in SaslAuthenticate: not after a SaslHandshake of version 0."""
+    is_renewal: bool = False
+    """Whether the connection has authenticated before (KIP-368)."""
+    begun_at: float = 0.0
+    """When the newest renewal began."""
+
+    @property
+    def has_authenticated(self) -> bool:
+        """Whether requests are served."""
+        return self.stage is SaslStage.REQUESTS
+
+    @property
+    def takes_raw_tokens(self) -> bool:
+        """Whether the next frame is a token, of any size, and no request."""
+        return self.stage is SaslStage.TOKENS and not self.has_headers
 
 
 @dataclass(slots=True)
@@ -26,6 +65,12 @@ class ClientConnection:
     client_software_version: str = ""
     muted_until: float = 0.0
     """No further request starts before; of one that exceeds a quota (KIP-219)."""
+    sasl: SaslState | None = None
+    """None where the listener does not authenticate by SASL."""
+    session_expires_at: float | None = None
+    """A request from then on ends the connection, unless it authenticates again; None: never."""
+    refusal: str | None = None
+    """Why the connection ends once what was answered has left."""
 
     @property
     def requester(self) -> Requester:

@@ -27,9 +27,10 @@ Invariants:
 Source: Apache Kafka's protocol guide, and the KIPs named in the modules.
 """
 
-from broker.apis._dispatch import Response, dispatch
+from broker.apis._dispatch import Response, Serve, dispatch
 
 __all__ = [
     "Response",
+    "Serve",
     "dispatch",
 ]

@@ -52,6 +52,9 @@ Result = TypeVar("Result")
 Response = list["Piece"] | None
 """A whole frame, in pieces; None if the client expects none."""
 
+Serve = Callable[["Frame", "RequestContext"], "Reply[Response] | Response"]
+"""From a frame and its context to the response; raises what `dispatch` raises."""
+
 _FAMILIES = (discovery, data, consumer, transactional, administration)
 APIS: dict[int, Api] = {key: api for family in _FAMILIES for key, api in family.APIS.items()}
 """Every api that this broker serves."""

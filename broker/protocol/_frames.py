@@ -27,15 +27,21 @@ FRAME_BYTES_MIN = 8
 class FrameReader:
     """The receiving end of one connection."""
 
-    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_large", "_large_end", "_start")
+    __slots__ = ("_buffer", "_bytes_max", "_bytes_min", "_end", "_large", "_large_end", "_start")
 
-    def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_min = FRAME_BYTES_MIN
+        self._bytes_max = bytes_max
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._start = 0
         self._end = 0
         self._large: bytearray | None = None
         self._large_end = 0
+
+    def bound(self, bytes_max: int, *, is_request: bool = True) -> None:
+        """Set the bounds of the next frame; what is no request may be empty."""
+        self._bytes_min = FRAME_BYTES_MIN if is_request else 0
+        self._bytes_max = bytes_max
 
     def writable(self) -> memoryview:
         """Return the room for the next bytes. Take all whole frames out first."""
@@ -68,8 +74,8 @@ class FrameReader:
             return None
         content = self._start + _LENGTH_BYTES
         size = int.from_bytes(self._buffer[self._start : content], "big", signed=True)
-        if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
-            raise MalformedError(f"a frame of {size} bytes, at most {self._frame_bytes_max}")
+        if not self._bytes_min <= size <= self._bytes_max:
+            raise MalformedError(f"a frame of {size} bytes, at most {self._bytes_max}")
         if size > available:
             if size > RECEIVE_BYTES - _LENGTH_BYTES:
                 self._begin_large(content, size)

@@ -21,7 +21,7 @@ from broker.replication._partition_changes import (
     RoleChanges,
 )
 from broker.replication._produced_batches import AckFlusher, Preparing
-from broker.replication.fetcher import Fetchers
+from broker.replication.fetcher import Connector, Fetchers
 from broker.replication.partition import Partition, PartitionState, Throttles
 from broker.replication.purgatory import Awaited, DelayedDelete, DelayedProduce, Purgatory
 from broker.replication.reads import BrokerDirectory, OffsetLookups, Reads, cold_reads
@@ -128,6 +128,8 @@ class ReplicaManager(LogListener):
             self._brokers,
             self._fetches,
         )
+        self.connector = Connector(context.config, context.runtime)
+        """To other brokers, for all parts of this one."""
         self._fetchers = Fetchers(
             context,
             logs,
@@ -135,6 +137,7 @@ class ReplicaManager(LogListener):
             self._brokers.endpoint,
             lambda fetcher: self._background.start(fetcher.run()),
             self._fetches.wake,
+            self.connector,
         )
 
     @property
@@ -193,6 +196,7 @@ class ReplicaManager(LogListener):
     async def stop(self) -> None:
         """Stop copying, cancel the waiting requests, close the logs cleanly."""
         await self._background.stop()
+        self.connector.close()
         self._produces.close()
         self._fetches.close()
         self._deletes.close()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 from broker.apis.handler import HangUpError, Reply
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError
-from broker.request_context import ClientConnection, RequestContext
+from broker.request_context import ClientConnection, RequestContext, SaslState
 from raftctl.errors import ConfigError, InvariantViolation, invariant
 from raftctl.metadata.records import Endpoint
 from raftctl.runtime import Deadline
@@ -36,13 +36,11 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from broker.apis import Response
+    from broker.apis import Response, Serve
     from broker.protocol.codec import Frame
     from broker.server._connection_limits import ConnectionLimits
     from raftctl.runtime.api import Buffer, Piece, Sender
 
-    Serve = Callable[[Frame, RequestContext], Reply[Response] | Response]
-    """From a frame and its context to the response."""
     MakeSender = Callable[[asyncio.BaseTransport], Sender | None]
 
     from raftctl.config import NodeConfig
@@ -54,6 +52,8 @@ _SEND_BYTES = 64 * 1024
 _PRODUCE = b"\0\0"
 CHUNK_BYTES = 128 * 1024
 """More than the transport keeps before it says that it is full."""
+LOGIN_SECONDS = 30.0
+"""Until a connection of a SASL listener must have authenticated: each has its buffers."""
 _BUFFERS = (bytes, bytearray, memoryview)
 
 
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._is_in = False
         """Whether its limits have let it in."""
-        self.active_at = self._received_at = self._loop.time()
+        self._made_at = self.active_at = self._received_at = self._loop.time()
         """When the client last sent something, or an answer came, by the event loop's time."""
         self._idle_timer = Deadline(self._loop, self._watch_idleness)
         self._mute_timer = Deadline(self._loop, self.advance)
@@ -245,7 +245,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the unanswered requests. Their appends stand."""
-        if self._transport is not None and self._frames.partial:
+        refusal = self._client.refusal
+        if self._transport is not None and refusal is not None and not self._ending:
+            self._log.warning("connection_closed", reason=refusal)
+        elif self._transport is not None and self._frames.partial:
             self._log.warning("connection_closed", reason="it ended within a request")
         self._transport = None
         if self._outbox is not None:
@@ -294,6 +297,8 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if self._client.muted_until and self._is_muted():
             return False
+        if self._client.sasl is not None and not self._may_go_on(self._client.sasl):
+            return False
         frame = self._held if self._held is not None else self._frames.next()
         if frame is None:
             self._read(go_on=True)
@@ -322,6 +327,17 @@ class Connection(asyncio.BufferedProtocol):
         self._unanswered.append(waiting)
         if isinstance(response, Reply):
             response.on_done(lambda future: self._finished(waiting, context, future))
+        return True
+
+    def _may_go_on(self, sasl: SaslState) -> bool:
+        """Whether the connection goes on after what was answered; bounds its next frame."""
+        if self._client.refusal is not None and not self._unanswered:
+            self.hang_up(self._client.refusal)
+            return False
+        bytes_max = self._limits.frame_bytes_max
+        if not sasl.has_authenticated:
+            bytes_max = min(bytes_max, sasl.frame_bytes_max)
+        self._frames.bound(bytes_max, is_request=not sasl.takes_raw_tokens)
         return True
 
     def _is_muted(self) -> bool:
@@ -407,15 +423,30 @@ class Connection(asyncio.BufferedProtocol):
         transport, self._transport = self._transport, None
         transport.close()
 
+    @property
+    def _must_log_in(self) -> bool:
+        sasl = self._client.sasl
+        return (
+            self._limits.open
+            and sasl is not None
+            and not (sasl.has_authenticated or sasl.is_renewal)
+        )
+
     def _watch_idleness(self) -> None:
-        """Closes after `connections.max.idle.ms` without a request or an answer."""
+        """Closes after `connections.max.idle.ms` without a request or an answer.
+
+        Whatever it sends, a connection has `LOGIN_SECONDS` to authenticate.
+        """
         # A client that is not read cannot show that it is there.
         active_at = max(self.active_at, self._client.muted_until)
         quiet_until = active_at + self._limits.idle_ms_max / 1000
         if self._unanswered:
             quiet_until = self._loop.time() + self._limits.idle_ms_max / 1000
+        reason = "idle"
+        if self._must_log_in and self._made_at + LOGIN_SECONDS < quiet_until:
+            quiet_until, reason = self._made_at + LOGIN_SECONDS, "it does not authenticate"
         if self._loop.time() >= quiet_until:
-            self._log.info("connection_closed", reason="idle")
+            self._log.info("connection_closed", reason=reason)
             self.close()
             return
         self._idle_timer.set(quiet_until)
@@ -481,7 +512,8 @@ class Listeners:
 
     async def _bind_one(self, listener: Listener, serve: Serve) -> asyncio.Server:
         log = self._log.bind(listener=listener.name)
-        protocol = self._config.security_protocol(listener.name)
+        security = self._config.listener_security(listener.name)
+        protocol, sasl = security.protocol, security.sasl
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_server(
@@ -490,7 +522,11 @@ class Listeners:
                     serve,
                     log,
                     self._make_sender,
-                    ClientConnection(listener.name, protocol),
+                    ClientConnection(
+                        listener.name,
+                        protocol,
+                        sasl=None if sasl is None else SaslState(sasl.server_max_receive_size),
+                    ),
                 ),
                 listener.host,
                 listener.port,

@@ -12,13 +12,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.background import Background
-from broker.replication.fetcher import BrokerConnection, connect
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.protocol.codec import Message
+    from broker.replication.fetcher import BrokerConnection, Connector
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage
 
@@ -57,9 +57,11 @@ class BrokerQueues:
         config: NodeConfig,
         image: Callable[[], MetadataImage],
         fail: Callable[[BaseException], None],
+        connector: Connector,
     ) -> None:
         self._form = form
         self._config = config
+        self._connector = connector
         self._image = image
         self._background = Background(fail)
         self._queues: dict[int, _Queue] = {}
@@ -71,7 +73,7 @@ class BrokerQueues:
         queue = self._queues.get(broker_id)
         if queue is None:
             queue = self._queues[broker_id] = _Queue(
-                self._form, self._config, broker_id, self._image
+                self._form, self._config, broker_id, self._image, self._connector
             )
             self._background.start(queue.run())
         return queue.ask(what)
@@ -92,9 +94,11 @@ class _Queue:
         config: NodeConfig,
         broker_id: int,
         image: Callable[[], MetadataImage],
+        connector: Connector,
     ) -> None:
         self._form = form
         self._config = config
+        self._connector = connector
         self._broker_id = broker_id
         self._image = image
         self._waiting: asyncio.Queue[_Entry] = asyncio.Queue(WAITING_MAX)
@@ -171,13 +175,8 @@ class _Queue:
             if endpoint is None:
                 text = f"broker {self._broker_id} has no address"
                 raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
-            self._connection = await connect(
-                endpoint.host,
-                endpoint.port,
-                client_id=f"broker-{self._config.node_id}-{self._form.client}",
-                response_bytes_max=self._config.socket_request_max_bytes,
-                timeout_ms=timeout_ms,
-            )
+            purpose = self._form.client
+            self._connection = await self._connector.connect(endpoint, purpose, timeout_ms)
         return self._connection
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from broker.coordinator import Replicas, Shard
     from broker.protocol.messages import transactional as wire
+    from broker.replication.fetcher import Connector
     from broker.transactions._core import Request, WriteMarkers
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage
@@ -62,10 +63,11 @@ class MarkerSender:
         config: NodeConfig,
         image: Callable[[], MetadataImage],
         fail: Callable[[BaseException], None],
+        connector: Connector,
     ) -> None:
         self._image = image
         self._background = Background(fail)
-        self._queues = BrokerQueues(_FORM, config, image, fail)
+        self._queues = BrokerQueues(_FORM, config, image, fail, connector)
 
     def send(self, shard: Shard, command: WriteMarkers) -> None:
         """Begin to send; the shard gets MarkersWritten when every partition has its marker."""
@@ -204,10 +206,11 @@ class TransactionCoordinator:
         wall_ms: Callable[[], int],
         fail: Callable[[BaseException], None],
         log: FilteringBoundLogger,
+        connector: Connector,
     ) -> None:
         settings = _settings(config)
         self._image = EMPTY_IMAGE
-        self._sender = MarkerSender(config, lambda: self._image, fail)
+        self._sender = MarkerSender(config, lambda: self._image, fail, connector)
         self.shards = Coordinator(
             TRANSACTION_STATE,
             config.node_id,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from broker.protocol.messages import transactional as wire
+    from broker.replication.fetcher import Connector
     from broker.replication.partition import Guard, Partition, Sender
     from broker.transactions._coordinator import TransactionCoordinator
     from raftctl.config import NodeConfig
@@ -71,12 +72,13 @@ class TransactionVerifier:
         replicas: Mapping[TopicPartition, Partition],
         transactions: TransactionCoordinator,
         fail: Callable[[BaseException], None],
+        connector: Connector,
     ) -> None:
         self._config = config
         self._image = image
         self._replicas = replicas
         self._transactions = transactions
-        self._queues = BrokerQueues(_FORM, config, image, fail)
+        self._queues = BrokerQueues(_FORM, config, image, fail, connector)
 
     async def stop(self) -> None:
         """Stop asking."""

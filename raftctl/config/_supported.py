@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LISTENER_PROTOCOLS = frozenset({"PLAINTEXT"})
+LISTENER_PROTOCOLS = frozenset({"PLAINTEXT", "SASL_PLAINTEXT"})
 """What clients can speak to a broker's listeners."""
 
-BROKER_PROTOCOLS = frozenset({"PLAINTEXT"})
+BROKER_PROTOCOLS = frozenset({"PLAINTEXT", "SASL_PLAINTEXT"})
 """What brokers can speak to each other."""
 
 CONTROLLER_PROTOCOLS = frozenset({"PLAINTEXT"})
 """What nodes can speak to controllers."""
 
-MECHANISMS: frozenset[str] = frozenset()
+MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
 """The mechanisms of SASL by which clients can log in."""
 
-LOGIN_MECHANISMS: frozenset[str] = frozenset()
+LOGIN_MECHANISMS = MECHANISMS
 """The mechanisms of SASL by which a node can log in to another."""
 
 _NO_TOKENS = "delegation tokens are not supported"
@@ -32,7 +32,6 @@ NOT_IN_FORCE: Mapping[str, str] = {
     "delegation.token.max.lifetime.ms": _NO_TOKENS,
     "delegation.token.expiry.time.ms": _NO_TOKENS,
     "delegation.token.expiry.check.interval.ms": _NO_TOKENS,
-    "connection.failed.authentication.delay.ms": "no client logs in",
 }
 """Keys that must have their default, and why; of the node and of each listener."""
 

@@ -65,8 +65,6 @@ async def handle_alter(
     """Set and remove credentials, each user on their own (KIP-554)."""
     alter = _request(request)
     outcomes = await forward(context, request, alter, _TIMEOUT_MS)
-    # Stored and described, so that tools which copy a cluster work; but no listener asks for them.
-    context.log.warning("scram_credentials_not_used", users=len(outcomes))
     pairs = zip(alter.users(), outcomes, strict=True)
     return {"results": [{"user": user, **result_of(outcome)} for user, outcome in pairs]}
 

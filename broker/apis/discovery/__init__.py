@@ -5,7 +5,7 @@
     cluster       ApiVersions, DescribeCluster
     metadata      Metadata: brokers, topics, leaders of partitions
     coordinators  FindCoordinator: the broker that holds a group or a transactional id
-    sasl          SaslHandshake, SaslAuthenticate: refused, as no listener knows SASL
+    sasl          SaslHandshake, SaslAuthenticate, where they are out of place
 
 All are answered from this broker's newest metadata image, so answers of two brokers may differ
 for as long as their images do. Only Metadata may change anything: it creates topics on request

@@ -1,7 +1,8 @@
-"""SaslHandshake and SaslAuthenticate, on listeners that know no SASL.
+"""SaslHandshake and SaslAuthenticate that are out of place.
 
-A client that is configured for SASL asks for them first on any listener. The response says that
-there is nothing to authenticate with, instead of losing its connection without a reason.
+On a listener that authenticates by SASL, those of a login never come here. What does is one on
+another listener, of a client that is configured for SASL, or one of a client that has logged in.
+The response says so, instead of losing the connection without a reason.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 
 
 def handle(
-    context: ApiContext, _request: Request[wire.SaslAuthenticateRequest | wire.SaslHandshakeRequest]
+    context: ApiContext, request: Request[wire.SaslAuthenticateRequest | wire.SaslHandshakeRequest]
 ) -> wire.SaslAuthenticateResponse | wire.SaslHandshakeResponse:
     """KafkaError(ILLEGAL_SASL_STATE), whatever is asked."""
-    text = f"listener {context.listener} is PLAINTEXT: set security.protocol=PLAINTEXT"
+    connection = request.context.connection
+    if connection.sasl is not None:
+        raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "the connection has authenticated")
+    protocol = connection.security_protocol
+    text = f"listener {context.listener} is {protocol}: set security.protocol={protocol}"
     raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)

@@ -17,16 +17,18 @@ Invariants:
 - after any doubt about the session, the next Fetch names every partition again;
 - a follower in sync is never throttled, because clients wait for it.
 
-`BrokerConnection` is the client side of one connection to another broker.
+`BrokerConnection` is the client side of one connection to another broker. A `Connector` opens
+those of a broker by the security protocol of the brokers' listener, and logs in.
 
-Source: KIP-227 (fetch sessions), KIP-595 (diverging epochs in Fetch), KIP-73 (throttling).
+Source: KIP-227 (fetch sessions), KIP-595 (diverging epochs in Fetch), KIP-73 (throttling), KIP-368.
 """
 
-from broker.replication.fetcher._connection import BrokerConnection, connect
+from broker.replication.fetcher._connection import BrokerConnection, Connector, connect
 from broker.replication.fetcher._fetcher import Fetchers
 
 __all__ = [
     "BrokerConnection",
+    "Connector",
     "Fetchers",
     "connect",
 ]

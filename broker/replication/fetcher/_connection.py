@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError, decode_response, encode_request
+from broker.protocol.versions import ApiKey
+from broker.replication.fetcher._login import broker_login
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from broker.protocol.codec import Frame, Message
+    from broker.replication.fetcher._login import BrokerLogin
+    from raftctl.config import NodeConfig
+    from raftctl.metadata.records import Endpoint
+    from raftctl.runtime.api import Runtime
+
+RENEWED_AFTER = 0.9
+"""Of a session's lifetime: before a request could reach the other side too late."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -26,6 +35,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Frame] | None = None
         self._correlation_id = 0
+        self._loop = asyncio.get_running_loop()
+        self._login: BrokerLogin | None = None
+        self._renew_at: float | None = None
+        """When to log in again, by the event loop's time (KIP-368)."""
 
     @property
     def is_open(self) -> bool:
@@ -37,12 +50,47 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> dict[str, Any]:
         """Send a request and return the answer; its records are views of one buffer.
 
-        Raises KafkaError: NETWORK_EXCEPTION, or REQUEST_TIMED_OUT.
+        Raises KafkaError: NETWORK_EXCEPTION, or REQUEST_TIMED_OUT; those of `log_in` if the
+        session must be renewed before.
         """
+        renew_at, login = self._renew_at, self._login
+        if renew_at is not None and login is not None and self._loop.time() >= renew_at:
+            await self.log_in(login, timeout_ms)
+        return await self._exchange(api_key, version, message, timeout_ms)
+
+    async def log_in(self, login: BrokerLogin, timeout_ms: int) -> None:
+        """Authenticate; `call` does so again before the session expires.
+
+        Raises KafkaError: what the other side refuses with, SASL_AUTHENTICATION_FAILED if it does
+        not prove what it must, or as `call` does.
+        """
+        self._login = login
+        answer = await self._exchange(
+            ApiKey.SASL_HANDSHAKE, 1, {"mechanism": login.mechanism}, timeout_ms
+        )
+        if answer["error_code"]:
+            text = f"{login.mechanism} is not enabled there"
+            raise KafkaError(ErrorCode(answer["error_code"]), text)
+        mechanism, challenge, lifetime_ms = await login.begin(), b"", 0
+        while (response := await login.respond(mechanism, challenge)) is not None:
+            answer = await self._exchange(
+                ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": response}, timeout_ms
+            )
+            if answer["error_code"]:
+                raise KafkaError(ErrorCode(answer["error_code"]), answer["error_message"] or "")
+            challenge, lifetime_ms = bytes(answer["auth_bytes"]), answer["session_lifetime_ms"]
+        self._renew_at = None
+        if lifetime_ms:
+            lifetime = lifetime_ms / 1000 * RENEWED_AFTER
+            self._renew_at = self._loop.time() + lifetime
+
+    async def _exchange(
+        self, api_key: int, version: int, message: Message, timeout_ms: int
+    ) -> dict[str, Any]:
         if self._transport is None or self._transport.is_closing():
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the connection is closed")
         self._correlation_id += 1
-        self._answer = asyncio.get_running_loop().create_future()
+        self._answer = self._loop.create_future()
         sent_id = self._correlation_id
         self._transport.write(encode_request(api_key, version, sent_id, self._client_id, message))
         try:
@@ -114,3 +162,38 @@ async def connect(
         text = f"cannot connect to {host}:{port}: {error}"
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
     return connection
+
+
+class Connector:
+    """Opens connections to other brokers, by the security protocol of their common listener."""
+
+    def __init__(self, config: NodeConfig, runtime: Runtime | None = None) -> None:
+        """`runtime` is needed where brokers log in to each other."""
+        self._config = config
+        self._login = None if runtime is None else broker_login(config, runtime)
+
+    async def connect(self, endpoint: Endpoint, purpose: str, timeout_ms: int) -> BrokerConnection:
+        """Open a connection to an address, and log in.
+
+        KafkaError: NETWORK_EXCEPTION if it fails or takes too long, or of `log_in`.
+        """
+        config = self._config
+        connection = await connect(
+            endpoint.host,
+            endpoint.port,
+            client_id=f"broker-{config.node_id}-{purpose}",
+            response_bytes_max=config.socket_request_max_bytes,
+            timeout_ms=timeout_ms,
+        )
+        if self._login is not None:
+            try:
+                await connection.log_in(self._login, timeout_ms)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def close(self) -> None:
+        """End the worker that logins compute on."""
+        if self._login is not None:
+            self._login.close()

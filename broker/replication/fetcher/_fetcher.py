@@ -26,7 +26,6 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
-from broker.replication.fetcher._connection import BrokerConnection, connect
 from broker.replication.partition import Fetched, Partition
 from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from broker.log import LogManager
     from broker.protocol.messages import data as wire
+    from broker.replication.fetcher._connection import BrokerConnection, Connector
     from broker.replication.partition import Throttle
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
@@ -326,6 +326,7 @@ class Fetcher:
         leader_id: int,
         endpoint: Callable[[int], Endpoint | None],
         changed: Callable[[TopicPartition], None],
+        connector: Connector,
     ) -> None:
         """`endpoint` gives the leader's address as the newest image has it; `changed` is
         called with partitions that have more to read.
@@ -337,6 +338,7 @@ class Fetcher:
         self._leader_id = leader_id
         self._endpoint = endpoint
         self._notify_changed = changed
+        self._connector = connector
         self._log = context.runtime.log.bind(fetch_from=leader_id)
         self._loop = asyncio.get_running_loop()
         self._followings = Followings(context.config.replica_fetch_max_bytes)
@@ -469,12 +471,8 @@ class Fetcher:
             endpoint = self._endpoint(self._leader_id)
             if endpoint is None:
                 raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the leader has no address")
-            self._connection = await connect(
-                endpoint.host,
-                endpoint.port,
-                client_id=f"broker-{self._config.node_id}-fetcher",
-                response_bytes_max=self._config.socket_request_max_bytes,
-                timeout_ms=self._config.replica_socket_timeout_ms,
+            self._connection = await self._connector.connect(
+                endpoint, "fetcher", self._config.replica_socket_timeout_ms
             )
         return self._connection
 
@@ -665,6 +663,7 @@ class Fetchers:
         endpoint: Callable[[int], Endpoint | None],
         start: Callable[[Fetcher], asyncio.Task[None]],
         changed: Callable[[TopicPartition], None],
+        connector: Connector,
     ) -> None:
         """`start` runs a fetcher as a task; for the others see `Fetcher`."""
         self._context = context
@@ -673,6 +672,7 @@ class Fetchers:
         self._endpoint = endpoint
         self._start = start
         self._changed = changed
+        self._connector = connector
         self._fetchers: dict[_Link, Fetcher] = {}
         self._tasks: dict[_Link, asyncio.Task[None]] = {}
         self._link_of: dict[TopicPartition, _Link] = {}
@@ -709,6 +709,7 @@ class Fetchers:
                 leader_id,
                 self._endpoint,
                 self._changed,
+                self._connector,
             )
             self._fetchers[link] = fetcher
             self._tasks[link] = self._start(fetcher)

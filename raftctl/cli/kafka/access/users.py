@@ -11,9 +11,9 @@ import typer
 
 from raftctl.cli._arguments import none_empty, not_empty
 from raftctl.cli._options import CommandGroup
-from raftctl.cli._output import say_progress
 from raftctl.cli.kafka.admin import Cluster
 from raftctl.errors import ConfigError
+from raftctl.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +33,7 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", callback=not_empty(
 MechanismOption = Annotated[
     Mechanism, typer.Option(metavar="SCRAM-SHA-256|SCRAM-SHA-512", case_sensitive=False)
 ]
-ITERATIONS, ITERATIONS_MIN, ITERATIONS_MAX = 8192, 4096, 16384
-"""Apache Kafka's bounds."""
+ITERATIONS = 8192
 
 
 @app.command(name="list")
@@ -87,7 +86,6 @@ def set_password(
     _alter(cluster, user, change)
     document = {"user": user, "mechanism": mechanism, "iterations": iterations}
     cluster.show(document, f"set the password of {user} for {mechanism}")
-    say_progress("warning: passwords are kept, but no listener asks for them yet")
 
 
 @app.command()

@@ -150,14 +150,6 @@ async def test_rules_that_nobody_enforces_are_refused() -> None:
     assert not broker.cluster.image.acls
 
 
-async def test_the_log_has_a_warning_of_credentials_that_have_no_effect(
-    broker: ControlledBroker,
-) -> None:
-    deletion = {"name": "bob", "mechanism": 1}
-    await ask(broker, 51, 0, {"deletions": [deletion], "upsertions": []})
-    assert broker.events("scram_credentials_not_used")[0]["users"] == 1
-
-
 # --- credentials ----------------------------------------------------------------------------------
 
 

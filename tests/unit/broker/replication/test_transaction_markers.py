@@ -12,6 +12,7 @@ import pytest
 
 from broker.apis.handler import MetadataCache
 from broker.protocol import codec
+from broker.replication.fetcher import Connector
 from broker.transactions import TransactionState
 from broker.transactions._broker_queues import WAITING_MAX, BrokerQueues, Form
 from raftctl.errors import ErrorCode, KafkaError
@@ -148,7 +149,7 @@ async def asking(broker: Closing) -> AsyncIterator[BrokerQueues]:
     asked = {"group_id": "g", "generation_id": 1, "member_id": "m"}
     form = Form(12, 1, "test", lambda _: asked, lambda answer: [answer["error_code"]])
     failures: list[BaseException] = []
-    queues = BrokerQueues(form, config(1), lambda: image, failures.append)
+    queues = BrokerQueues(form, config(1), lambda: image, failures.append, Connector(config(1)))
     try:
         yield queues
     finally:
@@ -184,7 +185,9 @@ async def test_a_broker_that_closes_what_is_new_is_asked_once() -> None:
 async def test_what_waits_for_a_broker_is_bounded() -> None:
     failures: list[BaseException] = []
     form = Form(0, 9, "test", lambda _asked: {}, lambda _answer: ())
-    queues = BrokerQueues(form, config(1), lambda: EMPTY_IMAGE, failures.append)
+    queues = BrokerQueues(
+        form, config(1), lambda: EMPTY_IMAGE, failures.append, Connector(config(1))
+    )
     waiting = [queues.ask(7, number) for number in range(WAITING_MAX)]
     with pytest.raises(KafkaError) as refused:
         await queues.ask(7, "one more")

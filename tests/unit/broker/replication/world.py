@@ -214,6 +214,7 @@ class Node:
             self.runtime.wall_ms,
             self.failures.append,
             self.runtime.log,
+            self.replicas.connector,
         )
         self.verifier = TransactionVerifier(
             self.config,
@@ -221,6 +222,7 @@ class Node:
             self.replicas.partitions,
             self.transactions,
             self.failures.append,
+            self.replicas.connector,
         )
         self.groups = group_coordinator(self.context, self.replicas)
         await self.replicas.start()

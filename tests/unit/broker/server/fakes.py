@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import struct
 from contextlib import asynccontextmanager, suppress
@@ -15,11 +16,13 @@ from structlog.testing import LogCapture
 from broker.apis import dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
+from broker.authentication import Authenticator, Verifiers
 from broker.coordinator import Coordinator
 from broker.groups._core import GroupCore
 from broker.log.batches.record_batch import HEADER_BYTES, parse_header
 from broker.protocol import codec
 from broker.quotas import ClientQuotas, StoredQuotas
+from broker.replication.fetcher import Connector
 from broker.server import ConnectionLimits, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
@@ -58,13 +61,13 @@ from raftctl.metadata.requests.cluster import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from raftctl.runtime.real import make_sender
+from raftctl.runtime.real import RealRuntime, make_sender
 from tests.unit.broker.server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from broker.apis import Response
+    from broker.apis import Response, Serve
     from broker.apis.handler import Reply
     from broker.protocol.codec import Frame
     from broker.replication.partition import Partition
@@ -308,6 +311,15 @@ def publish(metadata: MetadataCache, records: Sequence[Record]) -> MetadataImage
     return image
 
 
+KEYS = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "log.dirs": "/nowhere",
+    "controller.quorum.voters": "0@127.0.0.1:1",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+}
+
+
 class FakeBroker:
     """Everything above the logs, as the plug-in puts it together."""
 
@@ -315,16 +327,8 @@ class FakeBroker:
     has_session = True
 
     def __init__(self, **keys: str) -> None:
-        self.config = make_config(
-            {
-                "process.roles": "broker",
-                "node.id": "1",
-                "log.dirs": "/nowhere",
-                "controller.quorum.voters": "0@127.0.0.1:1",
-                "listeners": "PLAINTEXT://127.0.0.1:0",
-                **{key.replace("_", "."): value for key, value in keys.items()},
-            }
-        )
+        """Keys of the configuration; one without a dot has underscores in their place."""
+        self.config = make_config({**KEYS, **{_dotted(key): keys[key] for key in keys}})
         self.contexts: list[RequestContext] = []
         """Of the requests so far, in their order."""
         self.logged = LogCapture()
@@ -349,13 +353,19 @@ class FakeBroker:
             self.failures.append,
             self.log,
         )
+        connector = Connector(config)
         self.metadata.transactions = self.transactions = TransactionCoordinator(
-            self.config, self.replicas, lambda: self.wall_ms, self.failures.append, self.log
+            self.config,
+            self.replicas,
+            lambda: self.wall_ms,
+            self.failures.append,
+            self.log,
+            connector,
         )
         self.replica: dict[TopicPartition, Partition] = {}
         """Partitions whose transactions are asked about."""
         self.verifier = TransactionVerifier(
-            config, lambda: self.metadata.image, self.replica, self.transactions, fail
+            config, lambda: self.metadata.image, self.replica, self.transactions, fail, connector
         )
         self.metadata.quotas = self.quotas = ClientQuotas(StoredQuotas())
         self.context = ApiContext(
@@ -381,6 +391,7 @@ class FakeBroker:
             quotas=self.quotas,
         )
         self.metadata.limits = self.limits = ConnectionLimits(self.config, self.failures.append)
+        self.runtimes: list[RealRuntime] = []
         self.port = 0
         self.other_ports: list[int] = []
         """Of the listeners after the first."""
@@ -394,18 +405,49 @@ class FakeBroker:
         """The log lines of one event."""
         return [dict(entry) for entry in self.logged.entries if entry["event"] == name]
 
+    def serve_on(self, listener: str) -> Serve:
+        """The function that serves a listener, as the plug-in makes it."""
+        settings = self.config.listener_security(listener).sasl
+        if settings is None:
+            return self.serve
+        runtime = RealRuntime(io.StringIO())
+        self.runtimes.append(runtime)
+        verifiers = Verifiers(
+            self.config, settings, lambda: self.metadata.image, runtime, "a-cluster"
+        )
+        return Authenticator(
+            settings,
+            verifiers,
+            self.serve,
+            wall_ms=lambda: self.wall_ms,
+            failure_delay_ms=self.config.connection_failed_authentication_delay_ms,
+        ).serve
+
     def serve(self, frame: Frame, context: RequestContext) -> Response | Reply[Response]:
         """Dispatch, and keep the context."""
         self.contexts.append(context)
         return dispatch(self.context, frame, context)
 
 
+def _dotted(key: str) -> str:
+    return key if "." in key else key.replace("_", ".")
+
+
 @asynccontextmanager
 async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterator[FakeBroker]:
     """A broker that listens on a free port and leads one partition of each topic."""
+    async with running_with(keys, *topics, opened=opened) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def running_with(
+    keys: Mapping[str, str], *topics: str, opened: bool = True
+) -> AsyncIterator[FakeBroker]:
+    """The same, with keys that need not be Python's names."""
     broker = FakeBroker(**keys)
     listeners = Listeners(broker.config, broker.limits, broker.log, make_sender)
-    endpoint, *others = await listeners.bind(lambda _: broker.serve)
+    endpoint, *others = await listeners.bind(broker.serve_on)
     broker.port = endpoint.port
     broker.other_ports = [other.port for other in others]
     records: list[Record] = [broker_record(1, endpoint.port)]
@@ -418,6 +460,8 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
         yield broker
     finally:
         await close(listeners)
+        for runtime in broker.runtimes:
+            runtime.close()
         broker.context.producer_ids.close()
         broker.context.internal_topics.close()
         await broker.groups.stop()

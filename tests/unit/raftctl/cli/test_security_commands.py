@@ -109,7 +109,7 @@ async def test_users(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
         setting = ("users", "set", "alice", *given)
         status, out, err = await raftctl.status(*setting)
         assert (status, out) == (0, "set the password of alice for SCRAM-SHA-512\n")
-        assert "warning: passwords are kept, but no listener asks for them" in err
+        assert "warning" not in err
         await raftctl.json(*setting, "--mechanism", "scram-sha-256", "--iterations", "4096")
         await raftctl.json("users", "set", "bob", *given)
         found = await raftctl.json("users", "list")

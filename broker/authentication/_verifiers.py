@@ -1,0 +1,136 @@
+"""What clients are verified with: the configuration, the newest image, and an issuer's keys."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import importlib.util
+from functools import partial
+from typing import TYPE_CHECKING
+
+from raftctl.errors import ConfigError
+from raftctl.security.sasl import (
+    OAUTHBEARER,
+    PLAIN,
+    Credentials,
+    Login,
+    make_server,
+    plain_passwords,
+)
+from raftctl.security.sasl.scram import SCRAM_IDS, ScramCredential, ScramKeys
+from raftctl.security.sasl.tokens import (
+    IssuerKeys,
+    TokenRules,
+    TokenValidator,
+    check_url,
+    read_document,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from raftctl.config import NodeConfig
+    from raftctl.config.security import OAuthBearerSettings, SaslSettings
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.runtime.api import Runtime
+    from raftctl.security.sasl import ServerMechanism
+
+
+class Verifiers:
+    """Those of one listener. `begin` starts an exchange with one client."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        settings: SaslSettings,
+        image: Callable[[], MetadataImage],
+        runtime: Runtime,
+        cluster_id: str,
+    ) -> None:
+        """`settings` are those of the listener; `image` returns the newest one.
+
+        ConfigError if OAUTHBEARER is enabled and its library is not installed.
+        """
+        self._image = image
+        self._runtime = runtime
+        self._issuer: _Issuer | None = None
+        if (bearer := settings.mechanisms.get(OAUTHBEARER)) is not None:
+            self._issuer = _Issuer(bearer.oauthbearer, runtime)
+        plain = settings.mechanisms.get(PLAIN)
+        self._credentials = Credentials(
+            plain_passwords(None if plain is None else plain.jaas),
+            self._find_scram,
+            _scram_secret(config, cluster_id),
+            self._validate_token,
+        )
+
+    def begin(self, mechanism: str) -> ServerMechanism:
+        """Return the server's side of an exchange."""
+        if mechanism == OAUTHBEARER and self._issuer is not None:
+            self._issuer.keys.refresh_if_old()
+        return make_server(mechanism, self._credentials, self._runtime.uuid().hex)
+
+    async def refresh_keys(self) -> None:
+        """Fetch the keys of the issuer again, unless that was tried a moment ago."""
+        if self._issuer is not None:
+            await self._issuer.keys.refresh()
+
+    def close(self) -> None:
+        """End the worker that fetches keys."""
+        if self._issuer is not None:
+            self._issuer.worker.close()
+
+    def _find_scram(self, mechanism: str, user: str, by_token: bool) -> ScramCredential | None:
+        record = None if by_token else self._image().scram.get((user, SCRAM_IDS[mechanism]))
+        if record is None:
+            return None
+        keys = ScramKeys(record.stored_key, record.server_key)
+        return ScramCredential(record.salt, record.iterations, keys, Login(user))
+
+    def _validate_token(self, token: str, now_ms: int) -> Login:
+        assert self._issuer is not None, "OAUTHBEARER is enabled with an issuer"
+        return self._issuer.validator.validate(token, now_ms)
+
+
+class _Issuer:
+    """The issuer of the tokens of one listener."""
+
+    def __init__(self, settings: OAuthBearerSettings, runtime: Runtime) -> None:
+        key, url = "sasl.oauthbearer.jwks.endpoint.url", settings.jwks_endpoint_url or ""
+        if importlib.util.find_spec("joserfc") is None:
+            raise ConfigError(
+                "sasl.enabled.mechanisms has OAUTHBEARER, which needs the library joserfc: "
+                "install raftctl[oauth]"
+            )
+        try:
+            check_url(url)
+        except ValueError as error:
+            raise ConfigError(f"{key}={url}: {error}") from error
+        self.worker = runtime.worker("issuer-keys")
+        self.keys = IssuerKeys(
+            lambda: self.worker.submit(partial(read_document, url, runtime.files)),
+            asyncio.get_running_loop().time,
+            runtime.log.bind(part="authentication", url=url),
+            refresh_seconds=settings.jwks_endpoint_refresh_ms / 1000,
+            pause_seconds=settings.jwks_endpoint_retry_backoff_max_ms / 1000,
+        )
+        rules = TokenRules(
+            settings.expected_audience,
+            settings.expected_issuer,
+            settings.clock_skew_s,
+            settings.sub_claim_name,
+        )
+        self.validator = TokenValidator(rules, self.keys.find)
+
+
+def _scram_secret(config: NodeConfig, cluster_id: str) -> bytes:
+    """Return what makes the salts of unknown users: the same on all brokers, for a long time.
+
+    Salts that differed between two brokers would reveal that nobody has the name. The password of
+    the brokers is known to them alone; without one it is the cluster's id, which no client learns
+    before it has authenticated.
+    """
+    sasl = config.listener_security(config.inter_broker_listener).sasl
+    login = None if sasl is None or sasl.login is None else sasl.login.jaas
+    password = (login and login.option("password")) or ""
+    return hmac.digest(cluster_id.encode(), password.encode(), "sha256")
