@@ -9,6 +9,13 @@ _APIS = "unit/broker/apis/"
 
 EDITS = (
     Edit(
+        "node_keeps_its_authorizer_from_the_controller",
+        "node._node:Node._start_controller",
+        "authorizer=self.authorizer",
+        "authorizer=None",
+        f"{_NODE}test_authorized_nodes.py::test_a_controller_decides_by_the_rules_that_are_committed",
+    ),
+    Edit(
         "controller_asks_no_authorizer",
         "node._controller_service:ControllerService.answer",
         "screen(self._authorizer, ",

@@ -51,17 +51,19 @@ APIS: dict[int, Api] = {
     ApiKey.ALTER_CONFIGS: Api(_configs.handle_alter, refuse_each("resources")),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(_configs.handle_incremental, refuse_each("resources")),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(_reassignments.handle, refuse_each("topics")),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(_reassignments.handle_list),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(
+        _reassignments.handle_list, _reassignments.refuse_list
+    ),
     ApiKey.DESCRIBE_ACLS: Api(_acls.handle_describe),
     ApiKey.CREATE_ACLS: Api(_acls.handle_create, refuse_each("creations")),
     ApiKey.DELETE_ACLS: Api(_acls.handle_delete, refuse_each("filters")),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(_quotas.handle_describe),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(_quotas.handle_describe, _quotas.refuse_describe),
     ApiKey.ALTER_CLIENT_QUOTAS: Api(_quotas.handle_alter, refuse_each("entries")),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(_scram.handle_describe),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(_scram.handle_describe, _scram.refuse_describe),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(_scram.handle_alter, _scram.refuse_alter),
     ApiKey.DESCRIBE_QUORUM: Api(_quorum.handle_describe),
     ApiKey.UPDATE_FEATURES: Api(_quorum.handle_features),
-    ApiKey.UNREGISTER_BROKER: Api(_quorum.handle_unregister),
+    ApiKey.UNREGISTER_BROKER: Api(_quorum.handle_unregister, _quorum.refuse_unregister),
     ApiKey.ELECT_LEADERS: Api(_elections.handle, _elections.refuse),
     ApiKey.LIST_CONFIG_RESOURCES: Api(_configs.handle_list),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(

@@ -95,6 +95,11 @@ def refusal_of(error: KafkaError) -> ItemError:
     return {"error_code": error.code, "error_message": error.message}
 
 
+def own_message(error: KafkaError) -> str | None:
+    """Return the message if it says more than the code; some answers have none otherwise."""
+    return None if error.message == error.code.text else error.message
+
+
 # --- partitions -----------------------------------------------------------------------------------
 
 
@@ -115,7 +120,11 @@ async def handle_create_partitions(
     pairs = zip(wanted, outcomes, strict=True)
     error = KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
     results: list[wire.CreatePartitionsTopicResult]
-    results = [{"name": topic.name, **result_of(outcome)} for topic, outcome in pairs]
+    results = [
+        # A refusal of the authorizer has no text here, as in Apache Kafka.
+        {**result_of(outcome), "name": topic.name, "error_message": outcome.message or None}
+        for topic, outcome in pairs
+    ]
     results += [{"name": name, **refusal_of(error)} for name, count in named.items() if count > 1]
     results += [{"name": topic.name, **refusal_of(refusal)} for topic, refusal in refused]
     return {"results": results}

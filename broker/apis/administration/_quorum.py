@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration._forwarding import ask, forward, result_of
+from broker.apis.administration._forwarding import ask, forward, own_message, result_of
 from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode
 from raftctl.metadata.acls import Operation, ResourceType
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import administration as wire
+    from raftctl.errors import KafkaError
 
 METADATA_TOPIC = "__cluster_metadata"
 _LISTENER = "CONTROLLER"
@@ -142,3 +143,10 @@ async def handle_unregister(
     # is gone, and ends.
     await forward(context, request, UnregisterBrokerRequest(request.body["broker_id"]), _TIMEOUT_MS)
     return {"error_code": ErrorCode.NONE, "error_message": None}
+
+
+def refuse_unregister(
+    _context: ApiContext, _request: Request[wire.UnregisterBrokerRequest], error: KafkaError
+) -> wire.UnregisterBrokerResponse:
+    """Return the error, with a text if there is more to say."""
+    return {"error_code": error.code, "error_message": own_message(error)}

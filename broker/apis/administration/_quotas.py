@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.administration._forwarding import forward, result_of
+from broker.apis.administration._forwarding import forward, own_message, result_of
 from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import Operation, ResourceType
@@ -44,6 +44,13 @@ def handle_describe(
         if _matches(components, entity, strict=body["strict"])
     ]
     return {"error_code": ErrorCode.NONE, "entries": found}
+
+
+def refuse_describe(
+    _context: ApiContext, _request: Request[wire.DescribeClientQuotasRequest], error: KafkaError
+) -> wire.DescribeClientQuotasResponse:
+    """Return the error without a list of entries, which would say that none match."""
+    return {"error_code": error.code, "error_message": own_message(error), "entries": None}
 
 
 def _check_components(components: list[wire.ComponentData]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import administration as wire
+    from raftctl.errors import KafkaError
     from raftctl.metadata.image import TopicImage
 
 
@@ -85,6 +86,33 @@ def handle_list(
     return {
         "error_code": ErrorCode.NONE,
         "topics": [{"name": name, "partitions": found} for name, found in moving if found],
+    }
+
+
+def refuse_list(
+    _context: ApiContext,
+    request: Request[wire.ListPartitionReassignmentsRequest],
+    error: KafkaError,
+) -> wire.ListPartitionReassignmentsResponse:
+    """Return the error, and each partition that is named without replicas."""
+    return {
+        "error_code": error.code,
+        "error_message": error.message,
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {
+                        "partition_index": number,
+                        "replicas": (),
+                        "adding_replicas": (),
+                        "removing_replicas": (),
+                    }
+                    for number in topic["partition_indexes"]
+                ],
+            }
+            for topic in request.body["topics"] or ()
+        ],
     }
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.apis.administration._forwarding import forward, refusal_of, result_of
+from broker.apis.administration._forwarding import (
+    forward,
+    own_message,
+    refusal_of,
+    result_of,
+)
 from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import Operation, ResourceType
@@ -33,6 +38,26 @@ def handle_describe(
     return {
         "error_code": ErrorCode.NONE,
         "results": [_described(image, user, twice=named[user] > 1) for user in users],
+    }
+
+
+def refuse_describe(
+    _context: ApiContext,
+    request: Request[wire.DescribeUserScramCredentialsRequest],
+    error: KafkaError,
+) -> wire.DescribeUserScramCredentialsResponse:
+    """Return the error for all, and for each user that is named, without the name."""
+    message = own_message(error)
+    refused: wire.DescribeUserScramCredentialsResult = {
+        "user": "",
+        "error_code": error.code,
+        "error_message": message,
+        "credential_infos": (),
+    }
+    return {
+        "error_code": error.code,
+        "error_message": message,
+        "results": [refused for _ in request.body["users"] or ()],
     }
 
 

@@ -79,9 +79,9 @@ def _answer(
     if request.version >= _BATCHED_FROM:
         return {"coordinators": list(map(find, request.body["coordinator_keys"]))}
     found = _alone(find(request.body["key"]))
-    if not found["error_code"]:
-        # As Apache Kafka says it, for which some old clients look.
-        found["error_message"] = "NONE"
+    code = ErrorCode(found["error_code"])
+    # As Apache Kafka says it, for which some old clients look.
+    found["error_message"] = code.text if code else "NONE"
     return found
 
 
@@ -111,7 +111,7 @@ def _found(
     context: ApiContext, topic: str, allowed: Collection[str], denied: ErrorCode, key: str
 ) -> wire.Coordinator:
     if key not in allowed:
-        return _refused(key, denied, denied.text)
+        return _refused(key, denied, "")
     return _coordinator(context, topic, key)
 
 

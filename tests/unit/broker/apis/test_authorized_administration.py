@@ -133,6 +133,13 @@ def deleting(name: str | None, topic_id: Any = None) -> dict[str, Any]:
     return {"topic_names": names, "topics": topics, "timeout_ms": 1000}
 
 
+WITHOUT_TEXT = {
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.CREATE_PARTITIONS,
+}
+"""Apache Kafka has none in a refusal."""
 CONFIGS = [(2, "t"), (32, "g"), (4, "1"), (4, ""), (8, "1"), (16, "m")]
 NEEDS = {2: (on_topic, OF_TOPIC), 32: (on_group, OF_GROUP)}
 FEATURE = {
@@ -167,6 +174,12 @@ CASES = [
         {"users": None},
         on_cluster(Operation.DESCRIBE),
         [OF_CLUSTER],
+    ),
+    Case(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        {"users": [{"name": "bob"}]},
+        on_cluster(Operation.DESCRIBE),
+        [OF_CLUSTER, OF_CLUSTER],
     ),
     Case(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
@@ -264,17 +277,22 @@ CASES = [
 ]
 
 
-def codes(answer: Any) -> Iterator[int]:
-    """All error codes of a response, in its order."""
+def fields(answer: Any, wanted: str) -> Iterator[Any]:
+    """The values of all fields of a response that have this name, in its order."""
     if isinstance(answer, dict):
         for name, value in answer.items():
-            if name == "error_code":
+            if name == wanted:
                 yield value
             else:
-                yield from codes(value)
+                yield from fields(value, wanted)
     elif isinstance(answer, list):
         for one in answer:
-            yield from codes(one)
+            yield from fields(one, wanted)
+
+
+def codes(answer: Any) -> Iterator[int]:
+    """All error codes of a response, in its order."""
+    return fields(answer, "error_code")
 
 
 @pytest.fixture
@@ -297,6 +315,8 @@ async def test_who_lacks_the_right_is_denied(broker: ControlledBroker, case: Cas
     answer = await ask(broker, case.key, SERVED[case.key][-1], case.message)
     assert list(codes(answer)) == case.codes
     assert broker.cluster.image is before
+    has_text = case.key not in WITHOUT_TEXT
+    assert all(bool(text) == has_text for text in fields(answer, "error_message"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
@@ -313,6 +333,19 @@ async def test_an_old_version_has_the_denial_where_it_has_room(broker: Controlle
     partitions = [{"topic": "t", "partitions": [0, 1]}]
     answer = await ask(broker, 43, 0, {"topic_partitions": partitions, "timeout_ms": 1000})
     assert list(codes(answer)) == [OF_CLUSTER, OF_CLUSTER]
+
+
+async def test_reassignments_that_may_not_be_listed_have_no_replicas(
+    broker: ControlledBroker,
+) -> None:
+    broker.authorize_by(denying(on_cluster(Operation.DESCRIBE)))
+    topics = [{"name": "t", "partition_indexes": [0]}, {"name": "absent", "partition_indexes": []}]
+    answer = await ask(broker, 46, 0, {"timeout_ms": 1000, "topics": topics})
+    assert answer["error_code"] == OF_CLUSTER
+    named, absent = answer["topics"]
+    assert (named["name"], absent) == ("t", {"name": "absent", "partitions": []})
+    (partition,) = named["partitions"]
+    assert partition["replicas"] == []
 
 
 # --- topics ---------------------------------------------------------------------------------------
