@@ -135,7 +135,7 @@ def _why_not_own(node: NodeListeners, listener: str, rest: str, value: str) -> s
     key = rest if mechanism is None else rest.removeprefix(mechanism_prefix(mechanism))
     protocol = node.security_protocol(listener)
     if key in LIMIT_KEYS and mechanism is None:
-        return None if _supported.LISTENER_LIMITS else "it is not kept: remove the key"
+        return None
     if key in _TLS_KEYS and mechanism is None:
         idle = not protocol.endswith("SSL") and not _is_default(TlsKeys, key, value)
         return f"the listener speaks {protocol}: remove the key" if idle else None

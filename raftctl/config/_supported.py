@@ -34,6 +34,3 @@ NOT_IN_FORCE: Mapping[str, str] = {
     "delegation.token.expiry.check.interval.ms": _NO_TOKENS,
 }
 """Keys that must have their default, and why; of the node and of each listener."""
-
-LISTENER_LIMITS = True
-"""Whether `listener.name.NAME.max.connections` is kept."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from raftctl.errors import KafkaError
 
 METADATA_TOPIC = "__cluster_metadata"
-_LISTENER = "CONTROLLER"
-"""Voters have one, and the metadata log keeps no name of it."""
 _TIMEOUT_MS = 30_000
 """Where the request names none."""
 
@@ -54,6 +52,8 @@ async def handle_describe(
     quorum = await ask(
         context, request, DescribeQuorumRequest(), DescribeQuorumResponse, _TIMEOUT_MS
     )
+    # Voters have one listener, and the metadata log keeps no name of it: this node's file does.
+    listener = context.config.controller_listener_names[0]
     partition: wire.DescribeQuorumResponsePartitionData = {
         "partition_index": 0,
         "error_code": ErrorCode.NONE,
@@ -66,7 +66,7 @@ async def handle_describe(
     return {
         "error_code": ErrorCode.NONE,
         "topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}],
-        "nodes": [_node(one) for one in quorum.nodes],
+        "nodes": [_node(one, listener) for one in quorum.nodes],
     }
 
 
@@ -102,9 +102,9 @@ def _replica(one: QuorumReplica) -> wire.DescribeQuorumResponseReplicaState:
     }
 
 
-def _node(one: QuorumNode) -> wire.Node:
-    listener: wire.Listener = {"name": _LISTENER, "host": one.host, "port": one.port}
-    return {"node_id": one.node_id, "listeners": [listener]}
+def _node(one: QuorumNode, listener: str) -> wire.Node:
+    address: wire.Listener = {"name": listener, "host": one.host, "port": one.port}
+    return {"node_id": one.node_id, "listeners": [address]}
 
 
 # --- UpdateFeatures -------------------------------------------------------------------------------

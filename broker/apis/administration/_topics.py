@@ -301,22 +301,25 @@ def _described(
     if topic is None:
         return _missing(name, unknown_name(name)), None
     live = context.metadata.live_brokers(context.listener)
+    hidden = context.metadata.hidden_brokers(context.listener)
     end = min(start + limit, len(topic.partitions))
     answer: wire.DescribeTopicPartitionsResponseTopic = {
         "error_code": ErrorCode.NONE,
         "name": name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(name),
-        "partitions": [_partition(i, topic.partitions[i], live) for i in range(max(start, 0), end)],
+        "partitions": [
+            _partition(i, topic.partitions[i], live, hidden) for i in range(max(start, 0), end)
+        ],
     }
     return answer, None if end == len(topic.partitions) else end
 
 
 def _partition(
-    index: int, partition: PartitionImage, live: Collection[int]
+    index: int, partition: PartitionImage, live: Collection[int], hidden: Collection[int]
 ) -> wire.DescribeTopicPartitionsResponsePartition:
     return {
-        **partition_message(index, partition, live),
+        **partition_message(index, partition, live, hidden),
         "eligible_leader_replicas": partition.elr,
         # Replicas that were eligible before an unclean shutdown (KIP-966): no record keeps them.
         "last_known_elr": (),

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _AUTO_CREATE_TIMEOUT_MS = 5_000
 _NAMES_CACHED_MAX = 64
 _IDS_FROM = 12
+_LISTENERS_FROM = 6
+"""From this version on a client learns that the leader lacks its listener."""
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 Key = tuple[str | None, "UUID | None"]
@@ -246,14 +248,16 @@ def _topics(
     errors: dict[Key, ErrorCode],
 ) -> list[wire.MetadataResponseTopic]:
     live = context.metadata.live_brokers(context.listener)
+    names_listeners = request.version >= _LISTENERS_FROM
+    hidden = context.metadata.hidden_brokers(context.listener) if names_listeners else frozenset()
     if keys is None:
         every = context.metadata.image.topics.in_order()
-        return [_known(context, request, topic, live) for topic in every]
+        return [_known(context, request, topic, live, hidden) for topic in every]
     answers = []
     for key in keys:
         topic = None if errors.get(key) is _DENIED else _topic(context, key)
         if topic is not None:
-            answers.append(_known(context, request, topic, live))
+            answers.append(_known(context, request, topic, live, hidden))
         else:
             answers.append(_unknown(context, request, key, errors.get(key, ErrorCode.NONE)))
     return answers
@@ -289,13 +293,14 @@ def _known(
     request: Request[wire.MetadataRequest],
     topic: TopicImage,
     live: Collection[int],
+    hidden: Collection[int],
 ) -> wire.MetadataResponseTopic:
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
-        "partitions": [partition_message(i, image, live) for i, image in topic.items()],
+        "partitions": [partition_message(i, image, live, hidden) for i, image in topic.items()],
         "topic_authorized_operations": _operations(context, request, topic.name),
     }
 
@@ -334,12 +339,21 @@ def is_internal(name: str) -> bool:
 
 
 def partition_message(
-    index: int, partition: PartitionImage, live: Collection[int]
+    index: int, partition: PartitionImage, live: Collection[int], hidden: Collection[int]
 ) -> wire.MetadataResponsePartition:
-    """Return a partition as Metadata and DescribeTopicPartitions show it."""
+    """Return a partition as Metadata and DescribeTopicPartitions show it.
+
+    The brokers that are `live` have the client's listener. LISTENER_NOT_FOUND if the leader is one
+    of the `hidden`, which serve and have none of its name.
+    """
     reachable = partition.leader in live
+    lacking = (
+        ErrorCode.LISTENER_NOT_FOUND
+        if partition.leader in hidden
+        else ErrorCode.LEADER_NOT_AVAILABLE
+    )
     return {
-        "error_code": ErrorCode.NONE if reachable else ErrorCode.LEADER_NOT_AVAILABLE,
+        "error_code": ErrorCode.NONE if reachable else lacking,
         "partition_index": index,
         "leader_id": partition.leader if reachable else -1,
         "leader_epoch": partition.leader_epoch,

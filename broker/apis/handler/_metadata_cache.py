@@ -83,6 +83,14 @@ class MetadataCache:
                 found[broker_id] = (broker, endpoint)
         return found
 
+    def hidden_brokers(self, listener: str) -> frozenset[int]:
+        """Return the brokers that serve, but have no listener of this name."""
+        return frozenset(
+            broker_id
+            for broker_id, broker in self.image.brokers.items()
+            if not broker.fenced and broker.endpoint(listener) is None
+        )
+
     def _note_fenced(self, before: MetadataImage, image: MetadataImage) -> None:
         for broker_id in sorted(before.brokers):
             now = image.brokers.get(broker_id)

@@ -72,7 +72,7 @@ def quorum_request(topic: str) -> dict[str, Any]:
 @pytest.mark.req("Q5")
 @pytest.mark.parametrize("version", SERVED[ApiKey.DESCRIBE_QUORUM])
 async def test_the_quorum_is_described(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
-    broker = ControlledBroker()
+    broker = ControlledBroker(controller_listener_names="QUORUM")
     request = quorum_request("__cluster_metadata")
     refused = await ask(broker, 55, version, request)
     assert refused["error_code"] == ErrorCode.UNSUPPORTED_VERSION, "a controller without quorum"
@@ -100,6 +100,7 @@ async def test_the_quorum_is_described(monkeypatch: pytest.MonkeyPatch, version:
         (node,) = answer["nodes"]
         (listener,) = node["listeners"]
         assert (node["node_id"], listener["host"], listener["port"]) == (7, "somewhere", 9093)
+        assert listener["name"] == "QUORUM"
     other = await ask(broker, 55, version, quorum_request("t"))
     assert other["error_code"] == 0
     (topic,) = other["topics"]

@@ -18,7 +18,9 @@ from broker.types import CONSUMER, AppendResult, EpochEndOffset, FetchResult, Le
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import (
     ConfigRecord,
+    Endpoint,
     PartitionChangeRecord,
+    RegisterBrokerRecord,
 )
 from raftctl.metadata.requests.cluster import CreateTopicsRequest, NewTopic
 from tests.kit.pieces import as_bytes
@@ -187,6 +189,37 @@ async def test_a_partition_without_a_live_leader_is_shown_so(broker: FakeBroker)
     for partition in topic["partitions"]:
         assert partition["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
         assert partition["leader_id"] == -1
+
+
+@pytest.mark.req("S1")
+async def test_a_leader_without_the_listener_is_no_missing_leader(broker: FakeBroker) -> None:
+    """Version 5 of Metadata had no such error."""
+    inside = Endpoint("INSIDE", "127.0.0.1", 9093)
+    publish(
+        broker.metadata,
+        [
+            RegisterBrokerRecord(2, UUID(int=3), (inside,), None, (), fenced=False),
+            PartitionChangeRecord(TOPIC_ID, 1, leader=2),
+        ],
+    )
+    for version, expected in (
+        (5, ErrorCode.LEADER_NOT_AVAILABLE),
+        (6, ErrorCode.LISTENER_NOT_FOUND),
+        (12, ErrorCode.LISTENER_NOT_FOUND),
+    ):
+        answer = await ask(broker, ApiKey.METADATA, version, metadata_request("t"))
+        assert [one["node_id"] for one in answer["brokers"]] == [1]
+        partitions = answer["topics"][0]["partitions"]
+        assert [one["error_code"] for one in partitions] == [ErrorCode.NONE, expected]
+        assert partitions[1]["leader_id"] == -1
+    described = await ask(
+        broker,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        {"topics": [{"name": "t"}], "response_partition_limit": 10, "cursor": None},
+    )
+    codes = [one["error_code"] for one in described["topics"][0]["partitions"]]
+    assert codes == [ErrorCode.NONE, ErrorCode.LISTENER_NOT_FOUND]
 
 
 async def test_a_broker_is_listed_a_moment_longer_than_it_leads(

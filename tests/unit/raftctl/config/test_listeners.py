@@ -44,7 +44,6 @@ def _everything_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MECHANISMS", "LOGIN_MECHANISMS"):
         monkeypatch.setattr(_supported, name, MECHANISMS)
     monkeypatch.setattr(_supported, "NOT_IN_FORCE", {})
-    monkeypatch.setattr(_supported, "LISTENER_LIMITS", True)
 
 
 def node(changes: Mapping[str, str] | None = None, *, without: str = "") -> NodeConfig:
