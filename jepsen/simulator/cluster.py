@@ -7,7 +7,7 @@ them; scenarios drive it and unmodified Kafka clients talk to it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,13 @@ from jepsen.simulator.properties import (
 from jepsen.simulator.world import World
 from raftctl.config import make_config
 from raftctl.ids import parse_uuid, uuid_text
-from raftctl.metadata.records import FeatureRange
+from raftctl.metadata.codec import pack_payload
+from raftctl.metadata.records import FeatureRange, Record
 from raftctl.node import Node
 from raftctl.raft.messages import NO_NODE, NodeId, ReplicaKey, Voter
 from raftctl.raft.voters import VoterSet
 from raftctl.runtime.connector import LoopConnector
-from raftctl.storage import MetaProperties, write_initial_voters
+from raftctl.storage import MetaProperties, write_first_records, write_initial_voters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,10 @@ class SimCluster:
     """The number of brokers that are the first controllers at the same time."""
     log_directories: tuple[str, ...] = (DATA,)
     """The log directories of each broker. The metadata log is always in `DATA`."""
+    broker_overrides: Mapping[str, str] = field(default_factory=dict)
+    """Keys that only brokers may have, such as those of their listeners."""
+    first_records: Sequence[Record] = ()
+    """Records that the disks of the first controllers are formatted with (KIP-900)."""
     features: dict[str, tuple[FeatureRange, ...]] = field(default_factory=dict, init=False)
     """Nodes of another release: what each of them can work with, by its name."""
     nodes: dict[str, Node] = field(default_factory=dict, init=False)
@@ -239,6 +244,9 @@ class SimCluster:
             identity = _first_directory_id(node_id) if is_new else runtime.uuid()
             if is_new:
                 write_initial_voters(files, DATA, self._voters(), runtime.wall_ms())
+            if is_new and self.first_records:
+                records = self.first_records
+                write_first_records(files, DATA, pack_payload(records), len(records))
             found = MetaProperties(self.cluster_id, node_id, identity)
             found.save(files, DATA)
         self.directory_ids[node_id] = found.directory_id
@@ -281,6 +289,7 @@ class SimCluster:
             "metadata.log.dir": DATA,
             **self.timeouts,
             **self.overrides,
+            **(self.broker_overrides if "broker" in listeners else {}),
         }
 
 

@@ -85,13 +85,16 @@ class QuorumController:
         config: ControllerConfig,
         rng: random.Random,
         voter_ids: Callable[[], Collection[int]] = tuple,
+        first_records: Sequence[Record] = (),
     ) -> None:
         """Create an inactive controller.
 
         `rng` makes the ids of topics and spreads replicas. `voter_ids` returns the present voters:
         a feature level is raised only once the levels that each of them supports are known.
+        `first_records` go into a log that has no features yet, after these.
         """
         self._config = config
+        self._first_records = first_records
         self._reconciler = PartitionReconciler(config)
         self._cluster = ClusterControl(config, self._reconciler, voter_ids)
         self._balancer = LeaderBalancer(config)
@@ -154,6 +157,7 @@ class QuorumController:
         first: list[Record] = [AbortTransactionRecord()] if in_transaction else []
         if METADATA_VERSION_FEATURE not in image.features:
             first += [FeatureLevelRecord(*feature) for feature in first_levels().items()]
+            first += self._first_records
         return [*first, *self._reconciler.reconcile_all(image)]
 
     def renounce(self) -> None:

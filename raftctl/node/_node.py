@@ -20,6 +20,7 @@ from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
 from raftctl.kv import BODY_BYTES_MAX, KeyIndex, KvApi, KvEventLog, KvFollower, KvWatches
 from raftctl.loader import MetadataLoader, Snapshots, Snapshotter, StateHashes
+from raftctl.metadata.codec import unpack_records
 from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
@@ -42,6 +43,7 @@ from raftctl.raft import messages
 from raftctl.raft.messages import NO_NODE, LeaderEndpoint, Voter
 from raftctl.rpc import RpcClient, RpcServer, start_http
 from raftctl.security import load_authorizer
+from raftctl.storage import load_first_records
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
@@ -268,6 +270,7 @@ class Node:
         self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
     ) -> None:
         config = self.config
+        first = load_first_records(self._runtime.files, config.metadata_directory)
         rpc = RpcServer(
             self._runtime,
             cluster_id=replica.cluster_id,
@@ -282,6 +285,7 @@ class Node:
                 ControllerConfig.of(config, replica.cluster_id),
                 self._runtime.random,
                 lambda: driver.core.voters.ids,
+                unpack_records(*first),
             ),
             driver=driver,
             loader=loader,

@@ -3,7 +3,7 @@
     log/             segments of batches and the recovery point
     snapshots/       checkpoints of the state, whole or being fetched
     _quorum_state    the epoch and the vote
-    _format          which cluster, node and directory this is; the first voters
+    _format          which cluster, node and directory this is; the first voters and records
 
 The storage decides how bytes are laid out, synced and recovered, and where damage is reported.
 It must not know roles, elections or the meaning of records, and it starts no tasks: every
@@ -25,6 +25,8 @@ from raftctl.storage._format import (
     METADATA_LOG_NAME,
     MetaProperties,
     load_directories,
+    load_first_records,
+    write_first_records,
     write_initial_voters,
 )
 from raftctl.storage._quorum_state import (
@@ -41,5 +43,7 @@ __all__ = [
     "MetaProperties",
     "QuorumStateStore",
     "load_directories",
+    "load_first_records",
+    "write_first_records",
     "write_initial_voters",
 ]

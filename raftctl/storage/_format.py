@@ -1,4 +1,4 @@
-"""The files that the formatting of a disk writes: `meta.properties` and the first voters.
+"""The files that the formatting of a disk writes: its identity, the first voters and records.
 
 `meta.properties` names the cluster, the node and the directory that a log directory belongs to. The
 file and its keys are Apache Kafka's, version 1 with `directory.id` (KIP-853, KIP-858). Every
@@ -7,13 +7,20 @@ complaint is a `ConfigError` of one line that names the directory and the remedy
 The voters with which a quorum begins stand in the header of a snapshot of nothing,
 `00000000000000000000-0000000000.checkpoint`, like Apache Kafka's bootstrap checkpoint (KIP-853).
 The first leader writes them into the log.
+
+`bootstrap.records` holds records that the first active controller writes after those that every
+cluster begins with, such as users (KIP-900). It is four bytes with their number, four with the
+CRC32C of the rest, and the packed records.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+from crc32c import crc32c
 
 from raftctl.errors import ConfigError
 from raftctl.ids import parse_uuid, uuid_text
@@ -29,6 +36,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "meta.properties"
 METADATA_LOG_NAME = "__cluster_metadata-0"
+FIRST_RECORDS_NAME = "bootstrap.records"
+_FIRST_HEADER = struct.Struct(">II")
 BOOTSTRAP = OffsetAndEpoch(Offset(0), Epoch(0))
 """The snapshot of nothing."""
 
@@ -125,3 +134,31 @@ def write_initial_voters(
         files.make_directories(directory)
         files.sync_directory(metadata_directory)
     SnapshotStore(files, directory).write(BOOTSTRAP, timestamp_ms, (), voters)
+
+
+def write_first_records(
+    files: FileSystem, metadata_directory: str, payload: bytes, count: int
+) -> None:
+    """Write `count` packed records with which the cluster begins, durably. Blocks."""
+    header = _FIRST_HEADER.pack(count, crc32c(payload))
+    replace_file(files, f"{metadata_directory}/{FIRST_RECORDS_NAME}", header + payload)
+
+
+def load_first_records(files: FileSystem, metadata_directory: str) -> tuple[bytes, int]:
+    """Return packed records and their number; none if the disk was formatted without any.
+
+    ConfigError if the file is damaged. Blocks.
+    """
+    path = f"{metadata_directory}/{FIRST_RECORDS_NAME}"
+    try:
+        content = read_file(files, path)
+    except FileNotFoundError:
+        return b"", 0
+    payload = content[_FIRST_HEADER.size :]
+    try:
+        count, checksum = _FIRST_HEADER.unpack_from(content)
+    except struct.error:
+        count, checksum = 0, -1
+    if checksum != crc32c(payload):
+        raise ConfigError(f"{path}: it is damaged; format the directory again, or remove the file")
+    return payload, count

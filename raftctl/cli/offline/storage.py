@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from raftctl.config import NodeConfig
+    from raftctl.metadata.records import UserScramCredentialRecord
     from raftctl.raft.messages import Voter
 
 app = CommandGroup("Prepares and shows the directories of a node.")
@@ -52,15 +53,29 @@ def format_command(
             "--no-initial-controllers", help="This controller joins a quorum, to be added later."
         ),
     ] = False,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            metavar="MECHANISM=[name=USER,password=PASSWORD]",
+            help="A user that the cluster begins with; may be repeated. The same on each "
+            "controller.",
+        ),
+    ] = None,
 ) -> None:
     """Prepares the directories of a node. Writes meta.properties into each.
 
     A controller without controller.quorum.voters needs one of --standalone,
     --initial-controllers and --no-initial-controllers, which name the first voters.
     """
+    from raftctl.cli.offline.scram_users import parse_scram_user
+
     node = read_config_file(config)
     first = FirstVoters(standalone, initial_controllers, no_initial_controllers)
-    done = format_storage(node, cluster_id, first=first, ignore_formatted=ignore_formatted)
+    users = [parse_scram_user(text) for text in add_scram or ()]
+    done = format_storage(
+        node, cluster_id, first=first, users=users, ignore_formatted=ignore_formatted
+    )
     printer.show({"formatted": done}, "\n".join(f"formatted {path}" for path in done) or "nothing")
 
 
@@ -172,20 +187,25 @@ def format_storage(
     initial_controllers: str | None = None,
     *,
     first: FirstVoters | None = None,
+    users: Sequence[UserScramCredentialRecord] = (),
     ignore_formatted: bool = False,
 ) -> Sequence[str]:
     """Formats the directories of the node and returns them.
 
-    `initial_controllers` stands for `first` where nothing else is said of the first voters.
+    `initial_controllers` stands for `first` where nothing else is said of the first voters. The
+    first active controller writes the `users`.
     ConfigError, with nothing changed, if one belongs to another cluster or node, or is formatted
     already without `ignore_formatted`.
     """
+    from raftctl.metadata.codec import pack_payload
     from raftctl.runtime.real import RealFileSystem
-    from raftctl.storage import MetaProperties
+    from raftctl.storage import MetaProperties, write_first_records
 
     first = first or FirstVoters(initial_controllers=initial_controllers)
     first.check(config)
     _check_cluster_id(cluster_id)
+    if users and not config.is_controller:
+        raise ConfigError("--add-scram: process.roles lacks controller; leave it out")
     voters = first.voters(config, uuid4())
     files = RealFileSystem()
     blank = []
@@ -203,6 +223,8 @@ def format_storage(
     for directory in blank:
         files.make_directories(directory)
         directory_id = uuid4()
+        if users and directory == config.metadata_directory:
+            write_first_records(files, directory, pack_payload(users), len(users))
         if own and directory == config.metadata_directory:
             directory_id = own[0] or directory_id
             _write_voters(directory, voters)

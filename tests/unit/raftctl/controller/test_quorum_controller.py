@@ -11,7 +11,7 @@ from raftctl.controller._result import ControllerResult
 from raftctl.errors import ErrorCode, InvariantViolation
 from raftctl.metadata.features import METADATA_VERSION
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord
+from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord, UserScramCredentialRecord
 from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
     CreateTopicsResponse,
@@ -37,6 +37,20 @@ def test_a_new_log_begins_with_its_levels() -> None:
     records = len(cluster.records)
     cluster.claim(cluster.controller.committed_image)
     assert len(cluster.records) == records
+
+
+@pytest.mark.req("S3")
+def test_a_new_log_has_the_users_of_the_formatting_and_an_old_one_does_not() -> None:
+    """KIP-900: brokers that log in by SCRAM need a credential before anything can be changed."""
+    user = UserScramCredentialRecord("broker", 2, b"salt", b"stored", b"server", 4096)
+    chance = random.Random(1)
+    controller = QuorumController(ControllerConfig(), chance, first_records=[user])
+    *levels, last = controller.claim(1, EMPTY_IMAGE, 0)
+    assert (len(levels), last) == (2, user)
+    cluster = Cluster()
+    cluster.controller.committed(1)
+    controller.renounce()
+    assert user not in controller.claim(2, cluster.controller.committed_image, 0)
 
 
 def test_an_inactive_controller_handles_nothing() -> None:
