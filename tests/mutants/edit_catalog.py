@@ -18,6 +18,7 @@ from tests.mutants import (
     quota_edits,
     request_edits,
     sampled_edits,
+    sasl_edits,
     security_edits,
     storage_edits,
 )
@@ -40,4 +41,5 @@ EDITS = (
     *authorization_edits.EDITS,
     *quota_edits.EDITS,
     *security_edits.EDITS,
+    *sasl_edits.EDITS,
 )

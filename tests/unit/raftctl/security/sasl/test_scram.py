@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from itertools import count
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -124,12 +125,15 @@ def test_a_wrong_password_does_not(mechanism: str, password: str) -> None:
         there.evaluate(b"n,,n=alice,r=again", NOW_MS)
 
 
-def failure_of(user: str, secret: bytes = SECRET) -> tuple[int, bytes, str, int]:
-    """(step of the failure, the challenge before it, its reason, hash operations)."""
+NONCES = count()
+
+
+def failure_of(user: str, secret: bytes = SECRET) -> tuple[int, list[bytes], str, int]:
+    """(step of the failure, salt and iterations before it, its reason, hash operations)."""
     there = ScramServer(
         SHA_256,
         lambda name, _by_token: ALICE[SHA_256] if name == "alice" else None,
-        "server",
+        f"server{next(NONCES)}",
         secret,
     )
     here = ScramClient(SHA_256, user, "wrong", "client")
@@ -141,7 +145,7 @@ def failure_of(user: str, secret: bytes = SECRET) -> tuple[int, bytes, str, int]
         mock.patch("hashlib.new", wraps=new) as hashes,
     ):
         challenge = there.evaluate(first, NOW_MS)
-        count = macs.call_count + hashes.call_count
+        operations = macs.call_count + hashes.call_count
     final = here.respond(challenge)
     assert final is not None
     with (
@@ -150,8 +154,8 @@ def failure_of(user: str, secret: bytes = SECRET) -> tuple[int, bytes, str, int]
     ):
         with pytest.raises(SaslError) as refused:
             there.evaluate(final, NOW_MS)
-        count += macs.call_count + hashes.call_count
-    return 2, challenge, str(refused.value), count
+        operations += macs.call_count + hashes.call_count
+    return 2, challenge.split(b",")[1:], str(refused.value), operations
 
 
 def test_an_unknown_user_fails_where_a_wrong_password_does() -> None:
@@ -197,7 +201,9 @@ def test_a_client_wants_a_longer_nonce_that_begins_with_its_own(nonce: str) -> N
 
 
 @pytest.mark.parametrize(
-    "final", [b"e=other-error", b"v=" + base64.b64encode(bytes(32)), b"", b"v="]
+    "final",
+    [b"e=other-error", b"v=" + base64.b64encode(bytes(32)), b"", b"v="],
+    ids=["error", "wrong", "none", "empty"],
 )
 def test_a_client_does_not_trust_a_server_without_the_password(final: bytes) -> None:
     here = ScramClient(SHA_256, "alice", "secret", "client")
