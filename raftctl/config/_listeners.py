@@ -97,10 +97,20 @@ class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, TokenKeys, Acce
         return names[0] if names and PLAINTEXT not in names else PLAINTEXT
 
     @property
-    def named_listeners(self) -> tuple[str, ...]:
+    def used_listeners(self) -> tuple[str, ...]:
         """The listeners that the node binds or speaks to, none twice."""
         bound = (listener.name for listener in self.listeners)
         return tuple(dict.fromkeys((*bound, *self.controller_listener_names)))
+
+    @property
+    def named_listeners(self) -> tuple[str, ...]:
+        """The listeners that keys may be about.
+
+        A node that is only a controller may have the keys of its brokers' listeners, so that nodes
+        can share a file: those of the map.
+        """
+        of_brokers = () if self.broker_listeners else self.listener_security_protocol_map
+        return tuple(dict.fromkeys((*self.used_listeners, *of_brokers)))
 
     def security_protocol(self, listener_name: str) -> SecurityProtocol:
         """Return the protocol of a listener; controllers' listeners default to PLAINTEXT."""

@@ -53,7 +53,7 @@ def security_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
     yield from _own_key_problems(node)
     yield from _idle_keys(node)
     yield from _authorizer_problems(node)
-    for name in node.named_listeners:
+    for name in node.used_listeners:
         security = node.listener_security(name)
         is_bound = name in {listener.name for listener in node.listeners}
         if security.tls is not None:
@@ -74,7 +74,7 @@ def _unsupported_keys(node: NodeListeners) -> Iterator[str]:
 
 
 def _protocol_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
-    protocols = {name: node.security_protocol(name) for name in node.named_listeners}
+    protocols = {name: node.security_protocol(name) for name in node.used_listeners}
     mapped = node.listener_security_protocol_map
     for name, protocol in protocols.items():
         is_controllers = name in node.controller_listener_names

@@ -257,6 +257,24 @@ def test_a_controllers_listener_is_open_by_default_only_where_all_are() -> None:
 
 
 @pytest.mark.req("S1")
+def test_a_controller_may_have_the_keys_of_its_brokers_listeners() -> None:
+    """Nodes share a file; what a broker does not listen to is still refused."""
+    shared = {
+        "controller.quorum.voters": "1@localhost:9093",
+        "log.dirs": "/data",
+        "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": USERS,
+    }
+    of_controller = {"process.roles": "controller", "node.id": "1"}
+    make_config({**shared, **of_controller, "listeners": "CONTROLLER://:9093"}, pytest.fail)
+    of_broker = {"process.roles": "broker", "node.id": "2", "listeners": "PLAINTEXT://:9092"}
+    mapped = "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+    with pytest.raises(ConfigError, match=r"listener\.name\.login.* no such listener"):
+        make_config({**shared, **of_broker, "listener.security.protocol.map": mapped}, pytest.fail)
+
+
+@pytest.mark.req("S1")
 def test_a_listener_may_have_the_name_of_its_protocol() -> None:
     config = make_config(
         {

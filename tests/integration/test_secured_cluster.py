@@ -1,0 +1,96 @@
+"""A cluster on which everybody logs in and rules hold: real processes, unmodified clients.
+
+Brokers log in to each other as a super user. Whoever may not log in gets nowhere, and who does may
+do what a rule allows (rows S3, S4, S6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from tests.integration.clusters import running_cluster, wait_healthy, wait_until
+from tests.kit.topics import create_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TIMEOUT_S = 60
+TOPIC = "orders"
+WORDS = {"broker": "between-us", "admin": "all-of-it", "alice": "wonderland", "mallory": "x"}
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+USERS = " ".join(f'user_{name}="{word}"' for name, word in WORDS.items())
+OWN = f'username="broker" password="{WORDS["broker"]}"'
+SECURED = {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": f"{MODULE} required {OWN} {USERS};",
+    "authorizer.class.name": "standard",
+    "super.users": "User:broker;User:admin",
+}
+
+
+def settings(bootstrap: str, user: str, word: str = "") -> dict[str, Any]:
+    """How a client of librdkafka logs in."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": word or WORDS[user],
+    }
+
+
+def refusal(bootstrap: str, user: str, word: str = "") -> int | None:
+    """The code with which a record is refused; None if it is acknowledged."""
+    found: list[KafkaError | None] = []
+    failures: list[KafkaError] = []
+    producer = Producer(
+        {
+            **settings(bootstrap, user, word),
+            "enable.idempotence": False,
+            "message.timeout.ms": 5_000,
+            "error_cb": failures.append,
+        }
+    )
+    producer.produce(TOPIC, b"value", on_delivery=lambda error, _: found.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    (error,) = found
+    if error is not None and any(one.code() == KafkaError._AUTHENTICATION for one in failures):
+        return int(KafkaError._AUTHENTICATION)
+    return None if error is None else error.code()
+
+
+@pytest.mark.req("S3", "S4", "S6")
+def test_who_logs_in_may_do_what_a_rule_allows(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, 1, 2, SECURED) as cluster:
+        bootstrap = cluster.layout.bootstrap
+        admin = AdminClient(settings(bootstrap, "admin"))
+        create_topic(admin, TOPIC, 1, 2, {"min.insync.replicas": "2"}, TIMEOUT_S)
+        # Followers log in: else no record would be acknowledged.
+        wait_healthy(cluster)
+        assert refusal(bootstrap, "admin") is None
+        assert refusal(bootstrap, "alice", "not hers") == KafkaError._AUTHENTICATION
+        denied = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._MSG_TIMED_OUT)
+        assert refusal(bootstrap, "alice") in denied
+        write = AclBinding(
+            ResourceType.TOPIC,
+            TOPIC,
+            ResourcePatternType.LITERAL,
+            "User:alice",
+            "*",
+            AclOperation.WRITE,
+            AclPermissionType.ALLOW,
+        )
+        for done in admin.create_acls([write]).values():
+            done.result(TIMEOUT_S)
+        wait_until(lambda: refusal(bootstrap, "alice") is None, "alice may write")
+        assert refusal(bootstrap, "mallory") in denied
+        log = "".join(cluster.log_path(node).read_text() for node in cluster.layout.brokers)
+        assert [name for name, word in WORDS.items() if len(word) > 1 and word in log] == []
