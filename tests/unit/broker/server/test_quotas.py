@@ -111,7 +111,7 @@ async def test_a_throttled_fetch_is_empty_and_its_session_goes_on() -> None:
         assert answer["responses"] == []
         assert 0 < answer["throttle_time_ms"] < 1_500
         # What was not sent does not count, so the records come as soon as the bound lets them.
-        bound(broker, "consumer_byte_rate", 4_000 / 10)
+        bound(broker, "consumer_byte_rate", 2_500 / 10)
         answer = await client.ask(FETCH, 11, session_fetch(session_id, 2, named=False))
         assert (answer["error_code"], answer["throttle_time_ms"]) == (0, 0)
         assert len(answer["responses"][0]["partitions"][0]["records"]) > 2_000
