@@ -17,7 +17,7 @@ from raftctl.config._definition import key_of
 from raftctl.config._listeners import LISTENER_PREFIX
 from raftctl.config._model import NodeConfig
 from raftctl.config._properties import parse_properties
-from raftctl.config._security_checks import AUTHORIZER_PREFIX
+from raftctl.config._security_checks import AUTHORIZER_PREFIX, QUOTA_CALLBACK_PREFIX
 from raftctl.config._unused import is_harmless, unused_keys, why_refused, why_unused
 from raftctl.errors import ConfigError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KEYS: tuple[str, ...] = tuple(map(key_of, NodeConfig.model_fields))
 """Keys that have an effect."""
-_OF_OTHERS = (LISTENER_PREFIX, AUTHORIZER_PREFIX)
+_OF_OTHERS = (LISTENER_PREFIX, AUTHORIZER_PREFIX, QUOTA_CALLBACK_PREFIX)
 """How keys begin that are one listener's, or a plug-in's: they are read as they were written."""
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
 
 AUTHORIZER_PREFIX = "authorizer."
+QUOTA_CALLBACK_PREFIX = "client.quota.callback."
 STANDARD_AUTHORIZERS = (
     "standard",
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -53,6 +54,7 @@ def security_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
     yield from _own_key_problems(node)
     yield from _idle_keys(node)
     yield from _authorizer_problems(node)
+    yield from _quota_callback_problems(node)
     for name in node.used_listeners:
         security = node.listener_security(name)
         is_bound = name in {listener.name for listener in node.listeners}
@@ -185,6 +187,14 @@ def _set_for_nothing(node: NodeListeners, section: type[Section], why: str) -> I
     for name, info in section.model_fields.items():
         if getattr(node, name) != info.default:
             yield f"{key_of(name)} is set, but {why}: add such a listener, or remove the key"
+
+
+def _quota_callback_problems(node: NodeListeners) -> Iterator[str]:
+    if not node.client_quota_callback_class:
+        own = (key for key in node.written if key.startswith(QUOTA_CALLBACK_PREFIX))
+        for key in own:
+            if key != "client.quota.callback.class":
+                yield f"{key}: there is no client.quota.callback.class: set one, or remove the key"
 
 
 def _authorizer_problems(node: NodeListeners) -> Iterator[str]:

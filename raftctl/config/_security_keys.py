@@ -211,7 +211,8 @@ class LimitKeys(Section):
     client_quota_callback_class: str = key(
         "",
         "Who decides which quota a client has: a name of the entry points "
-        "`raftctl.client_quota_callbacks`. Empty: the quotas that are set.",
+        "`raftctl.client_quota_callbacks`. Empty: the quotas that are set. A plug-in's own keys "
+        "begin with `client.quota.callback.`.",
     )
     quota_window_num: int = key(
         11, "The windows over which the rates of client quotas are measured.", at_least=1

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.quotas import ClientQuotas, QuotaType, StoredQuotas, load_callback
+from broker.plugin import client_quotas
+from broker.quotas import ClientQuotas, QuotaType, StoredQuotas, Windows, load_callback
+from broker.quotas import _scopes as scopes_module
 from broker.quotas import _usages as usages_module
+from raftctl.config import make_config
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.metadata.image import MetadataDelta, MetadataImage
 from raftctl.metadata.records import ClientQuotaRecord
 from raftctl.security import Principal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from raftctl.metadata.image.types import QuotaEntity
 
@@ -174,3 +177,61 @@ def test_a_callback_that_is_not_installed_is_refused_by_name() -> None:
     assert isinstance(load_callback("", {}), StoredQuotas)
     with pytest.raises(ConfigError, match=r"client\.quota\.callback\.class: no plug-in 'mine'"):
         load_callback("mine", {})
+
+
+class OneForAll:
+    """A callback whose clients all share one bound of produced bytes (KIP-257)."""
+
+    is_active = True
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self.bound = float(config["client.quota.callback.bound"])
+
+    def publish(self, image: MetadataImage) -> None:
+        """It needs nothing of images."""
+
+    def scope(self, kind: QuotaType, principal: Principal, client_id: str) -> tuple[str, ...]:
+        """Everybody is in it."""
+        return ("all",)
+
+    def limit(self, kind: QuotaType, scope: tuple[str, ...]) -> float | None:
+        """Only produced bytes are bounded."""
+        return self.bound if kind is QuotaType.PRODUCE else None
+
+
+class Installed:
+    """An entry point."""
+
+    name = "shared"
+
+    def load(self) -> type[OneForAll]:
+        """The class that it names."""
+        return OneForAll
+
+
+@pytest.mark.req("S5")
+def test_a_plug_in_decides_with_whom_a_quota_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scopes_module, "entry_points", lambda group: [Installed()])
+    keys = {
+        "process.roles": "broker",
+        "node.id": "1",
+        "log.dirs": "/nowhere",
+        "controller.quorum.voters": "0@127.0.0.1:1",
+        "client.quota.callback.class": "shared",
+        "quota.window.num": "5",
+        "quota.window.size.seconds": "2",
+    }
+    callback = load_callback("shared", {"client.quota.callback.bound": "100"})
+    quotas = ClientQuotas(callback, Windows(5, 2_000))
+    quotas.publish(MetadataImage())
+    assert quotas.is_active
+    assert quotas.record(QuotaType.PRODUCE, ALICE, "one", 800, 0) == 0
+    assert quotas.record(QuotaType.PRODUCE, BOB, "two", 80, 0) == 800
+    assert quotas.record(QuotaType.FETCH, BOB, "two", 1e9, 0) == 0
+    keys["client.quota.callback.bound"] = "10"
+    quotas = client_quotas(make_config(keys))
+    assert quotas.record(QuotaType.PRODUCE, ALICE, "one", 88, 0) == 800
+    # A key that nobody reads is refused.
+    del keys["client.quota.callback.class"]
+    with pytest.raises(ConfigError, match=r"client\.quota\.callback\.bound"):
+        make_config(keys)
