@@ -32,6 +32,7 @@ OUTSIDE_THE_SEAM = (
     "raftctl/runtime/_memory.py",
     "raftctl/runtime/_slices.py",
     "raftctl/runtime/lease_clock.py",
+    "raftctl/security/tls/_anonymous.py",
     "raftctl/cli/",
     "raftctl/localcluster/",
     "jepsen/",

@@ -320,6 +320,17 @@ class MemoryDisk(FileSystem):
         with self.lock:
             return self._file(path).modified_ms
 
+    def read(self, path: str) -> bytes:
+        with self.lock:
+            self.step("open", path)
+            return bytes(self._file(path).seen)
+
+    def is_readable_by_all(self, path: str) -> bool:
+        """Return False: there are no users."""
+        with self.lock:
+            self._file(path)
+            return False
+
     def names(self, directory: str) -> list[str]:
         with self.lock:
             return sorted(self._directory(directory).seen)

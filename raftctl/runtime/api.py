@@ -103,6 +103,12 @@ class FileSystem(Protocol):
         absent.
         """
 
+    def read(self, path: str) -> bytes:
+        """Return the content of a file of others, such as a certificate; it may be read-only."""
+
+    def is_readable_by_all(self, path: str) -> bool:
+        """Return whether every user of the machine may read a file; FileNotFoundError if absent."""
+
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
 

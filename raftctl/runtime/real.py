@@ -19,6 +19,7 @@ import os
 import random
 import shutil
 import socket
+import stat
 import sys
 import threading
 import time
@@ -294,6 +295,13 @@ class RealFileSystem(FileSystem):
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def is_readable_by_all(self, path: str) -> bool:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
 
     def names(self, directory: str) -> list[str]:
         return sorted(os.listdir(directory))

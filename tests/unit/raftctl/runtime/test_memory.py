@@ -54,6 +54,26 @@ def test_a_file_tells_when_it_was_modified(files: FileSystem, root: str) -> None
         files.modified_ms(f"{root}/none")
 
 
+def test_a_file_of_others_is_read_whole(files: FileSystem, root: str) -> None:
+    write(files, f"{root}/f", b"content")
+    assert files.read(f"{root}/f") == b"content"
+    with pytest.raises(FileNotFoundError):
+        files.read(f"{root}/none")
+    with pytest.raises(FileNotFoundError):
+        files.is_readable_by_all(f"{root}/none")
+
+
+def test_a_file_that_may_only_be_read_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    path.write_bytes(b"content")
+    path.chmod(0o440)
+    files = RealFileSystem()
+    assert files.read(str(path)) == b"content"
+    assert not files.is_readable_by_all(str(path))
+    path.chmod(0o444)
+    assert files.is_readable_by_all(str(path))
+
+
 def test_a_file_has_what_was_written(files: FileSystem, root: str) -> None:
     file = files.open(f"{root}/f", create=True)
     file.append([b"hello ", memoryview(b"world"), bytearray()])

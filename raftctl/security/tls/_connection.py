@@ -1,0 +1,413 @@
+"""A connection of TLS: a protocol between the event loop's transport and another protocol.
+
+asyncio's own does handshakes on the event loop, one of which takes as long as tens of requests, and
+copies what it reads once more. Here a handshake is made of steps on other threads (`Handshakes`).
+What comes in goes through one buffer that all connections of a listener share: the event loop fills
+it and hands it over in one call. Then it is decrypted into the inner protocol's own buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from typing import TYPE_CHECKING, Any, cast
+
+from raftctl.security.tls._handshakes import HANDSHAKE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from raftctl.runtime.api import Buffer
+    from raftctl.security.tls._handshakes import Handshakes
+
+RECEIVE_BYTES = 256 * 1024
+_ENCRYPT_BYTES = 8 * 16 * 1024
+"""Records of 16 KiB that are made before the socket is offered them."""
+_READ_BYTES = 64 * 1024
+_REASONS = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    "HTTP_REQUEST": "it speaks HTTP without TLS",
+    "UNSUPPORTED_PROTOCOL": "its version of TLS is not enabled",
+    "NO_SHARED_CIPHER": "it has no cipher suite that is enabled",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate",
+}
+
+
+def describe(error: BaseException) -> str:
+    """Return why a handshake or a connection failed, in words for a log."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        words = error.reason.lower().replace("_", " ")
+        known = _REASONS.get(error.reason)
+        return f"{known} ({words})" if known else words
+    return str(error) or type(error).__name__
+
+
+class TlsConnection(asyncio.BufferedProtocol):
+    """One connection. Its `inner` protocol is connected when the handshake is done."""
+
+    def __init__(
+        self,
+        inner: asyncio.BaseProtocol,
+        context: ssl.SSLContext,
+        handshakes: Handshakes,
+        scratch: memoryview,
+        *,
+        server_hostname: str | None = None,
+        on_shaken: Callable[[TlsConnection], str | None],
+        on_failed: Callable[[TlsConnection, str], None],
+    ) -> None:
+        """Speak as the client of `server_hostname`, or as a server without one.
+
+        `on_shaken` may return a reason to refuse the peer; `on_failed` takes why there will be no
+        connection, that one too. `scratch` is where the event loop puts what comes in.
+        """
+        self._is_client = server_hostname is not None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=not self._is_client,
+            server_hostname=server_hostname,
+        )
+        self._context = context
+        self._handshakes = handshakes
+        self._scratch = scratch
+        self._on_shaken = on_shaken
+        self._on_failed = on_failed
+        self._loop = asyncio.get_running_loop()
+        self.raw: asyncio.Transport | None = None
+        self._transport = _InnerTransport(self)
+        self.inner = inner
+        self._shaking = True
+        self._stepping = False
+        self._read_paused = self._write_paused = False
+        self._ended = False
+        """Whether the peer will send nothing more."""
+        self._closing = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing more is sent."""
+        return self._closing or self.raw is None
+
+    @property
+    def peer(self) -> object:
+        """The address of the other side, as the event loop has it."""
+        return None if self.raw is None else self.raw.get_extra_info("peername")
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate that the peer has shown, in DER; None if it has shown none."""
+        return self._tls.getpeercert(binary_form=True)
+
+    # --- what the event loop calls --------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        self.raw = cast("asyncio.Transport", transport)
+        self._timer = self._loop.call_later(HANDSHAKE_S, self._too_slow)
+        self._handshakes.wait(self)
+        if self._is_client:
+            self._step()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the room for the next bytes, which all connections share."""
+        del sizehint
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Go on with what came."""
+        self._incoming.write(self._scratch[:nbytes])
+        if self._shaking:
+            self._step()
+        else:
+            self._read()
+
+    def eof_received(self) -> bool:
+        """Hand the end on; keep the connection if answers are still to leave."""
+        if self._shaking:
+            self._fail("it closed the connection in its TLS handshake")
+            return False
+        return self._end()
+
+    def pause_writing(self) -> None:
+        """Hand it on: the peer does not read."""
+        self._write_paused = True
+        if not self._shaking:
+            self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Hand it on: the peer reads again."""
+        self._write_paused = False
+        if not self._shaking:
+            self.inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Hand it on, or report that there was no handshake."""
+        self.raw, self._closing = None, True
+        if self._shaking:
+            self._report("it closed the connection in its TLS handshake")
+        else:
+            self.inner.connection_lost(exc)
+
+    # --- the handshake --------------------------------------------------------------------------
+
+    def end(self, reason: str) -> None:
+        """Close the connection, whose handshake is not done; the reason goes into the log."""
+        self._fail(reason)
+
+    def _step(self) -> None:
+        # Until the step is done nothing may come into its buffers.
+        if self.raw is None or self._closing:
+            return
+        if self._handshakes.is_closed:
+            self._fail("the node stops")
+            return
+        self.raw.pause_reading()
+        self._stepping = True
+        step = self._handshakes.step(self, self._tls.do_handshake)
+        step.add_done_callback(self._stepped)
+
+    def _stepped(self, step: asyncio.Future[None]) -> None:
+        self._stepping = False
+        if self.raw is None or self._closing:
+            if not step.cancelled():
+                step.exception()
+            self._handshakes.forget(self)
+            return
+        error = step.exception()
+        self._flush()
+        if isinstance(error, ssl.SSLWantReadError):
+            self._handshakes.wait(self)
+            self.raw.resume_reading()
+        elif error is not None:
+            self._fail(f"TLS handshake: {describe(error)}")
+        elif (refusal := self._on_shaken(self)) is not None:
+            self._fail(refusal)
+        else:
+            self._connect_inner()
+
+    def _connect_inner(self) -> None:
+        self._shaking = False
+        self._done_shaking()
+        self.inner.connection_made(self._transport)
+        if self._write_paused:
+            self.inner.pause_writing()
+        if self.raw is not None and not self._closing:
+            if not self._read_paused:
+                self.raw.resume_reading()
+            self._read()
+
+    def _too_slow(self) -> None:
+        self._fail(f"its TLS handshake took longer than {HANDSHAKE_S:g} s")
+
+    def _fail(self, reason: str) -> None:
+        """Close after what OpenSSL has to say of it, which may be an alert for the peer."""
+        raw, self._closing = self.raw, True
+        self._report(reason)
+        if raw is not None:
+            if not self._stepping:
+                self._flush()
+            if raw.get_write_buffer_size():
+                raw.abort()
+            else:
+                raw.close()
+
+    def _report(self, reason: str) -> None:
+        if self._timer is not None:
+            self._done_shaking()
+            self._on_failed(self, reason)
+
+    def _done_shaking(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._handshakes.forget(self)
+
+    # --- bytes ----------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Hand on what can be decrypted of what has come."""
+        take = (
+            self._take_buffered
+            if isinstance(self.inner, asyncio.BufferedProtocol)
+            else self._take_plain
+        )
+        try:
+            while not (self._read_paused or self._closing or self._ended) and take():
+                pass
+        except ssl.SSLError as error:
+            self._break(error)
+            return
+        if self._outgoing.pending:
+            # Such as the answer to a change of keys.
+            self._flush()
+
+    def _take_buffered(self) -> bool:
+        """Fill the inner protocol's buffer once; return whether there may be more."""
+        inner = cast("asyncio.BufferedProtocol", self.inner)
+        buffer = memoryview(inner.get_buffer(-1))
+        taken, size, is_end = 0, len(buffer), False
+        try:
+            while taken < size:
+                count = self._tls.read(size - taken, cast("bytearray", buffer[taken:]))
+                if not count:
+                    is_end = True
+                    break
+                taken += cast("int", count)
+        except ssl.SSLWantReadError:
+            size = 0
+        if taken:
+            inner.buffer_updated(taken)
+        if is_end:
+            self._end_read()
+        return size > 0 and not is_end
+
+    def _take_plain(self) -> bool:
+        inner = cast("asyncio.Protocol", self.inner)
+        try:
+            data = self._tls.read(_READ_BYTES)
+        except ssl.SSLWantReadError:
+            return False
+        if not data:
+            self._end_read()
+            return False
+        inner.data_received(data)
+        return True
+
+    def _end_read(self) -> None:
+        """The peer has said that it sends nothing more."""
+        if not self._end():
+            self.close()
+
+    def _end(self) -> bool:
+        """Return whether the connection is to stay open for what is still to be sent."""
+        if self._ended or self._closing:
+            return not self._closing
+        self._ended = True
+        return bool(cast("asyncio.Protocol", self.inner).eof_received())
+
+    def _break(self, error: ssl.SSLError) -> None:
+        """End a connection whose bytes are not what TLS allows."""
+        if self.raw is None or self._closing:
+            return
+        self._closing = True
+        self._on_failed(self, f"TLS: {describe(error)}")
+        self._flush()
+        self.raw.abort()
+
+    def _flush(self) -> None:
+        data = self._outgoing.read()
+        if data and self.raw is not None:
+            self.raw.write(data)
+
+    # --- what the inner protocol's transport calls ----------------------------------------------
+
+    def send(self, pieces: Iterable[Buffer]) -> None:
+        """Encrypt the pieces and write them to the socket."""
+        raw = self.raw
+        if raw is None or self._closing:
+            return
+        write, outgoing = self._tls.write, self._outgoing
+        try:
+            for piece in pieces:
+                view, start = memoryview(piece).cast("B"), 0
+                while start < len(view):
+                    start += write(view[start:])
+                    if outgoing.pending >= _ENCRYPT_BYTES:
+                        raw.write(outgoing.read())
+            if outgoing.pending:
+                raw.write(outgoing.read())
+        except ssl.SSLError as error:
+            self._break(error)
+
+    def close(self) -> None:
+        """Say to the peer that nothing more comes, and close once it is sent."""
+        if self._closing or self.raw is None:
+            return
+        self._closing = True
+        with contextlib.suppress(ssl.SSLError):
+            # It leaves its message, and fails since the peer's is not there yet: none waits for it.
+            self._tls.unwrap()
+        self._flush()
+        self.raw.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._closing = True
+        if self.raw is not None:
+            self.raw.abort()
+
+    def read_on(self, *, go_on: bool) -> None:
+        """Read from the socket, or do not."""
+        self._read_paused = not go_on
+        if self.raw is None or self._closing:
+            return
+        if not go_on:
+            self.raw.pause_reading()
+            return
+        self.raw.resume_reading()
+        if self._incoming.pending or self._tls.pending():
+            self._loop.call_soon(self._read)
+
+    def info(self, name: str, default: Any) -> Any:
+        """Return what a transport says of itself."""
+        if name == "sslcontext":
+            return self._context
+        if name == "ssl_object":
+            return self._tls
+        return default if self.raw is None else self.raw.get_extra_info(name, default)
+
+
+class _InnerTransport(asyncio.Transport):
+    """What the inner protocol has for a transport: only the bytes take the long way."""
+
+    def __init__(self, connection: TlsConnection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._connection.info(name, default)
+
+    def write(self, data: Buffer) -> None:
+        self._connection.send((data,))
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        self._connection.send(list_of_data)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def abort(self) -> None:
+        self._connection.abort()
+
+    def is_closing(self) -> bool:
+        return self._connection.is_closing
+
+    def pause_reading(self) -> None:
+        self._connection.read_on(go_on=False)
+
+    def resume_reading(self) -> None:
+        self._connection.read_on(go_on=True)
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        raw = self._connection.raw
+        return 0 if raw is None else raw.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        raw = self._connection.raw
+        if raw is not None:
+            raw.set_write_buffer_limits(high, low)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._connection.inner = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._connection.inner

@@ -1,0 +1,268 @@
+"""The two ends of TLS: a listener that others connect to, and a client that connects to others.
+
+Both keep the newest context, and make another when a file of their stores has changed. A store that
+cannot be used is reported once, and the context before it stays.
+
+What reads stores and names is imported where the first of them is made: its libraries take as long
+to import as a node to start, and a node without TLS needs none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from raftctl.errors import ConfigError
+from raftctl.security.tls._connection import RECEIVE_BYTES, TlsConnection
+from raftctl.security.tls._mapping import PrincipalMapper
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from structlog.typing import FilteringBoundLogger
+
+    from raftctl.config.security import TlsSettings
+    from raftctl.runtime.api import Runtime
+    from raftctl.security.tls._handshakes import Handshakes
+
+    Stamp = tuple[tuple[str, int | None], ...]
+    """The files of the stores, each with when it was last written; None: it is not there."""
+    MakeContext = Callable[[TlsSettings], ssl.SSLContext]
+
+RELOAD_S = 3.0
+"""How often files are looked at for a change."""
+
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class _Loaded(NamedTuple):
+    """What came of loading the stores."""
+
+    settings: TlsSettings
+    stamp: Stamp
+    outcome: ssl.SSLContext | ConfigError
+
+
+class ReloadedContext:
+    """A context, made again when the stores or the settings change."""
+
+    def __init__(
+        self,
+        make: MakeContext,
+        settings: TlsSettings,
+        runtime: Runtime,
+        handshakes: Handshakes,
+        log: FilteringBoundLogger,
+    ) -> None:
+        """ConfigError if the settings cannot be used."""
+        self._make = make
+        self._settings = settings
+        self._runtime = runtime
+        self._handshakes = handshakes
+        self._log = log
+        self._stamp = self._look(settings)
+        self.newest = make(settings)
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch()
+        from raftctl.security.tls._stores import open_key_file
+
+        path = open_key_file(settings, runtime.files)
+        if path is not None:
+            self._log.warning(
+                "private_key_readable_by_all",
+                file=path,
+                remedy="chmod 600, or 640 with the node's group",
+            )
+
+    def _watch(self) -> None:
+        self._timer = self._loop.call_later(RELOAD_S, self._look_aside)
+
+    def close(self) -> None:
+        """Look at the files no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def use(self, settings: TlsSettings) -> None:
+        """Change to other settings, once a context can be made of them."""
+        self._submit(lambda: self._load(settings))
+
+    def _look(self, settings: TlsSettings) -> Stamp:
+        found: list[tuple[str, int | None]] = []
+        for store in (settings.keystore, settings.truststore):
+            if store.location:
+                try:
+                    found.append((store.location, self._runtime.files.modified_ms(store.location)))
+                except OSError:
+                    found.append((store.location, None))
+        return tuple(found)
+
+    def _look_aside(self) -> None:
+        self._submit(self._load_if_changed)
+
+    def _submit(self, call: Callable[[], _Loaded | None]) -> None:
+        if not self._handshakes.is_closed:
+            self._handshakes.run(call).add_done_callback(self._take)
+
+    def _load_if_changed(self) -> _Loaded | None:
+        settings = self._settings
+        return None if self._look(settings) == self._stamp else self._load(settings)
+
+    def _load(self, settings: TlsSettings) -> _Loaded:
+        """Make a context; called on a worker."""
+        stamp = self._look(settings)
+        try:
+            return _Loaded(settings, stamp, self._make(settings))
+        except ConfigError as error:
+            return _Loaded(settings, stamp, error)
+
+    def _take(self, future: asyncio.Future[_Loaded | None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._watch()
+        loaded = future.result()
+        if loaded is None:
+            return
+        if isinstance(loaded.outcome, ConfigError):
+            if loaded.settings == self._settings:
+                self._stamp = loaded.stamp
+            self._log.error(
+                "certificates_not_reloaded", reason=str(loaded.outcome), effect="the old ones stay"
+            )
+            return
+        self._settings, self._stamp, self.newest = loaded.settings, loaded.stamp, loaded.outcome
+        self._log.info("certificates_reloaded")
+
+
+class TlsListener:
+    """TLS for those who connect to a listener; made by `NodeTls`."""
+
+    def __init__(
+        self,
+        settings: TlsSettings,
+        listener: str,
+        runtime: Runtime,
+        handshakes: Handshakes,
+        log: FilteringBoundLogger,
+    ) -> None:
+        """See `NodeTls.listener`."""
+        from raftctl.security.tls._contexts import server_context
+        from raftctl.security.tls._names import subject_of
+
+        try:
+            self._mapper = PrincipalMapper(settings.principal_mapping_rules)
+        except ValueError as error:
+            raise ConfigError(
+                f"ssl.principal.mapping.rules of listener {listener}: {error}"
+            ) from error
+        self._subject_of = subject_of
+        self._handshakes = handshakes
+        self._log = log
+        self._scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.context = ReloadedContext(
+            lambda settings: server_context(settings, runtime.files, listener),
+            settings,
+            runtime,
+            handshakes,
+            log,
+        )
+
+        self.use = self.context.use
+        """Change to other settings, once they can be in force."""
+
+    def wrap(
+        self, inner: asyncio.BaseProtocol, identify: Callable[[str | None], None]
+    ) -> TlsConnection:
+        """Return the protocol of an accepted connection, with another inside.
+
+        `identify` takes the principal's name by the peer's certificate, None if it has shown none,
+        before `inner` is connected.
+        """
+
+        def shaken(connection: TlsConnection) -> str | None:
+            certificate = connection.certificate
+            if certificate is None:
+                identify(None)
+                return None
+            subject = self._subject_of(certificate)
+            name = self._mapper.name(subject)
+            if name is None:
+                return f"no rule of ssl.principal.mapping.rules is for its certificate, {subject}"
+            identify(name)
+            return None
+
+        return TlsConnection(
+            inner,
+            self.context.newest,
+            self._handshakes,
+            self._scratch,
+            on_shaken=shaken,
+            on_failed=self._failed,
+        )
+
+    def _failed(self, connection: TlsConnection, reason: str) -> None:
+        self._log.warning("connection_closed", peer=connection.peer, reason=reason)
+
+
+class TlsClient:
+    """TLS for connecting to others; made by `NodeTls`."""
+
+    def __init__(
+        self,
+        settings: TlsSettings,
+        listener: str,
+        runtime: Runtime,
+        handshakes: Handshakes,
+        log: FilteringBoundLogger,
+    ) -> None:
+        """See `NodeTls.client`."""
+        from raftctl.security.tls._contexts import client_context
+
+        self._handshakes = handshakes
+        self._scratch = memoryview(bytearray(RECEIVE_BYTES))
+        self.context = ReloadedContext(
+            lambda settings: client_context(settings, runtime.files, listener),
+            settings,
+            runtime,
+            handshakes,
+            log,
+        )
+
+    async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
+        """Connect, and return the protocol once the handshake is done; OSError if that fails."""
+        loop = asyncio.get_running_loop()
+        shaken: asyncio.Future[None] = loop.create_future()
+
+        def succeeded(connection: TlsConnection) -> None:
+            del connection
+            if not shaken.done():
+                shaken.set_result(None)
+
+        def failed(connection: TlsConnection, reason: str) -> None:
+            del connection
+            if not shaken.done():
+                shaken.set_exception(ConnectionError(reason))
+
+        inner = make_protocol()
+        transport, _ = await loop.create_connection(
+            lambda: TlsConnection(
+                inner,
+                self.context.newest,
+                self._handshakes,
+                self._scratch,
+                server_hostname=host,
+                on_shaken=succeeded,
+                on_failed=failed,
+            ),
+            host,
+            port,
+        )
+        try:
+            await shaken
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+        return inner
