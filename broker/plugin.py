@@ -24,6 +24,7 @@ from broker.replication import ReplicaManager
 from broker.server import ConnectionLimits, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.metadata.configs.topic import topic_defaults
+from raftctl.security.tls import NodeTls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,8 +105,8 @@ class KafkaBroker:
         self._requests = context.runtime.worker("requests")
         self._verifiers: list[Verifiers] = []
         self._limits = ConnectionLimits(config, context.fail)
-        make_sender = context.runtime.sender
-        self._listeners = Listeners(config, self._limits, self._log, make_sender)
+        tls = NodeTls(context.runtime, self._log)
+        self._listeners = Listeners(config, self._limits, self._log, context.runtime.sender, tls)
 
     async def start(self) -> Sequence[Endpoint]:
         """Binds the listeners and recovers the logs."""

@@ -20,6 +20,8 @@ RECEIVE_BYTES = 128 * 1024
 """So that a request with the batch of 64 KiB that many producers send is received at once. Of an
 idle connection only the pages ever written take memory."""
 _LENGTH_BYTES = 4
+_TLS_HANDSHAKE = 0x1603
+"""How the first message of a client of TLS begins; as a length it is more than 350 MB."""
 FRAME_BYTES_MIN = 8
 """No request is shorter than an api key, a version and a correlation id."""
 
@@ -75,6 +77,8 @@ class FrameReader:
         content = self._start + _LENGTH_BYTES
         size = int.from_bytes(self._buffer[self._start : content], "big", signed=True)
         if not self._bytes_min <= size <= self._bytes_max:
+            if size >> 16 == _TLS_HANDSHAKE:
+                raise MalformedError("it speaks TLS, and the listener does not")
             raise MalformedError(f"a frame of {size} bytes, at most {self._bytes_max}")
         if size > available:
             if size > RECEIVE_BYTES - _LENGTH_BYTES:

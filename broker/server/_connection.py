@@ -29,6 +29,7 @@ from broker.request_context import ClientConnection, RequestContext, SaslState
 from raftctl.errors import ConfigError, InvariantViolation, invariant
 from raftctl.metadata.records import Endpoint
 from raftctl.runtime import Deadline
+from raftctl.security import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from raftctl.config import NodeConfig
     from raftctl.config.addresses import Listener
+    from raftctl.security.tls import NodeTls
 
 PIPELINED_MAX = 32
 """Produce requests of one connection that may be unanswered at once."""
@@ -452,6 +454,12 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_timer.set(quiet_until)
 
 
+def _identify(client: ClientConnection, name: str | None) -> None:
+    """Take the name by a client's certificate; where it logs in by SASL, that decides."""
+    if client.security_protocol == "SSL" and name is not None:
+        client.principal = Principal(ANONYMOUS.type, name)
+
+
 def client_host(peer: object) -> str:
     """Return the address as Java writes it: 127.0.0.1, 0:0:0:0:0:0:0:1."""
     host = str(peer[0]) if isinstance(peer, tuple) else str(peer)
@@ -480,9 +488,11 @@ class Listeners:
         limits: ConnectionLimits,
         log: FilteringBoundLogger,
         make_sender: MakeSender,
+        tls: NodeTls,
     ) -> None:
-        """`make_sender` is the runtime's."""
+        """`make_sender` is the runtime's; `tls` is closed with the listeners."""
         self._config = config
+        self._tls = tls
         self._make_sender = make_sender
         self._limits = limits
         self._log = log
@@ -506,35 +516,41 @@ class Listeners:
 
     def close(self) -> None:
         """Accept no more and closes every connection."""
+        self._tls.close()
         for server in self._servers.values():
             server.close()
         self._limits.close_all()
 
     async def _bind_one(self, listener: Listener, serve: Serve) -> asyncio.Server:
-        log = self._log.bind(listener=listener.name)
-        security = self._config.listener_security(listener.name)
-        protocol, sasl = security.protocol, security.sasl
+        accept = self._acceptor(listener, serve)
         loop = asyncio.get_running_loop()
         try:
-            return await loop.create_server(
-                lambda: Connection(
-                    self._limits,
-                    serve,
-                    log,
-                    self._make_sender,
-                    ClientConnection(
-                        listener.name,
-                        protocol,
-                        sasl=None if sasl is None else SaslState(sasl.server_max_receive_size),
-                    ),
-                ),
-                listener.host,
-                listener.port,
-            )
+            return await loop.create_server(accept, listener.host, listener.port)
         except OSError as error:
             raise ConfigError(
                 f"listeners: {listener} cannot be bound ({error.strerror}): choose a free port"
             ) from error
+
+    def _acceptor(self, listener: Listener, serve: Serve) -> Callable[[], asyncio.BaseProtocol]:
+        """Return what makes the protocol of an accepted connection."""
+        log = self._log.bind(listener=listener.name)
+        security = self._config.listener_security(listener.name)
+        sasl = security.sasl
+
+        def accept() -> tuple[Connection, ClientConnection]:
+            state = None if sasl is None else SaslState(sasl.server_max_receive_size)
+            client = ClientConnection(listener.name, security.protocol, sasl=state)
+            return Connection(self._limits, serve, log, self._make_sender, client), client
+
+        if security.tls is None:
+            return lambda: accept()[0]
+        tls = self._tls.listener(security.tls, listener.name)
+
+        def accept_tls() -> asyncio.BaseProtocol:
+            connection, client = accept()
+            return tls.wrap(connection, lambda name: _identify(client, name))
+
+        return accept_tls
 
     def _endpoint(self, advertised: Listener) -> Endpoint:
         name = advertised.name

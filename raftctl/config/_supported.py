@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LISTENER_PROTOCOLS = frozenset({"PLAINTEXT", "SASL_PLAINTEXT"})
+LISTENER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 """What clients can speak to a broker's listeners."""
 
-BROKER_PROTOCOLS = frozenset({"PLAINTEXT", "SASL_PLAINTEXT"})
+BROKER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 """What brokers can speak to each other."""
 
 CONTROLLER_PROTOCOLS = frozenset({"PLAINTEXT"})

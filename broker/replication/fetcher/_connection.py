@@ -14,6 +14,7 @@ from broker.protocol.codec import MalformedError, decode_response, encode_reques
 from broker.protocol.versions import ApiKey
 from broker.replication.fetcher._login import broker_login
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.security.tls import NodeTls
 
 if TYPE_CHECKING:
     from broker.protocol.codec import Frame, Message
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
     from raftctl.metadata.records import Endpoint
     from raftctl.runtime.api import Runtime
+    from raftctl.security.tls import TlsClient
 
 RENEWED_AFTER = 0.9
 """Of a session's lifetime: before a request could reach the other side too late."""
@@ -149,15 +151,25 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 
 async def connect(
-    host: str, port: int, *, client_id: str, response_bytes_max: int, timeout_ms: int
+    host: str,
+    port: int,
+    *,
+    client_id: str,
+    response_bytes_max: int,
+    timeout_ms: int,
+    tls: TlsClient | None = None,
 ) -> BrokerConnection:
     """Open a connection; KafkaError(NETWORK_EXCEPTION) if that fails or takes too long."""
-    loop = asyncio.get_running_loop()
+
+    def make() -> BrokerConnection:
+        return BrokerConnection(client_id, response_bytes_max)
+
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            _, connection = await loop.create_connection(
-                lambda: BrokerConnection(client_id, response_bytes_max), host, port
-            )
+            if tls is not None:
+                return await tls.connect(make, host, port)
+            loop = asyncio.get_running_loop()
+            _, connection = await loop.create_connection(make, host, port)
     except OSError as error:
         text = f"cannot connect to {host}:{port}: {error}"
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
@@ -168,9 +180,19 @@ class Connector:
     """Opens connections to other brokers, by the security protocol of their common listener."""
 
     def __init__(self, config: NodeConfig, runtime: Runtime | None = None) -> None:
-        """`runtime` is needed where brokers log in to each other."""
+        """`runtime` is needed where brokers log in to each other, or by TLS.
+
+        ConfigError if the stores for TLS cannot be used.
+        """
         self._config = config
         self._login = None if runtime is None else broker_login(config, runtime)
+        self._tls: NodeTls | None = None
+        self._client: TlsClient | None = None
+        name = config.inter_broker_listener
+        settings = config.listener_security(name).tls
+        if runtime is not None and settings is not None:
+            self._tls = NodeTls(runtime, runtime.log)
+            self._client = self._tls.client(settings, name)
 
     async def connect(self, endpoint: Endpoint, purpose: str, timeout_ms: int) -> BrokerConnection:
         """Open a connection to an address, and log in.
@@ -184,6 +206,7 @@ class Connector:
             client_id=f"broker-{config.node_id}-{purpose}",
             response_bytes_max=config.socket_request_max_bytes,
             timeout_ms=timeout_ms,
+            tls=self._client,
         )
         if self._login is not None:
             try:
@@ -194,6 +217,8 @@ class Connector:
         return connection
 
     def close(self) -> None:
-        """End the worker that logins compute on."""
+        """End the workers that logins and handshakes compute on."""
+        if self._tls is not None:
+            self._tls.close()
         if self._login is not None:
             self._login.close()

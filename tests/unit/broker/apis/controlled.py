@@ -13,7 +13,8 @@ from broker.server import Listeners
 from raftctl.codec import Codec
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 from raftctl.node import screen
-from raftctl.runtime.real import make_sender
+from raftctl.runtime.real import RealRuntime, make_sender
+from raftctl.security.tls import NodeTls
 from tests.kit.authorizing import denying
 from tests.unit.broker.server.fakes import FakeBroker, close
 from tests.unit.raftctl.controller.cluster import Cluster
@@ -70,7 +71,8 @@ class ControlledBroker(FakeBroker):
 async def listening(config: ControllerConfig | None = None) -> AsyncIterator[ControlledBroker]:
     """A broker that clients reach on a free port, also under the names of its fellows."""
     broker = ControlledBroker(config)
-    listeners = Listeners(broker.config, broker.limits, broker.log, make_sender)
+    tls = NodeTls(RealRuntime(), broker.log)
+    listeners = Listeners(broker.config, broker.limits, broker.log, make_sender, tls)
     (endpoint,) = await listeners.bind(lambda _: partial(dispatch, broker.context))
     broker.port = endpoint.port
     for broker_id in (1, 2, 3):

@@ -62,6 +62,7 @@ from raftctl.metadata.requests.cluster import (
     TopicResult,
 )
 from raftctl.runtime.real import RealRuntime, make_sender
+from raftctl.security.tls import NodeTls
 from tests.unit.broker.server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 
 if TYPE_CHECKING:
@@ -446,7 +447,8 @@ async def running_with(
 ) -> AsyncIterator[FakeBroker]:
     """The same, with keys that need not be Python's names."""
     broker = FakeBroker(**keys)
-    listeners = Listeners(broker.config, broker.limits, broker.log, make_sender)
+    tls = NodeTls(RealRuntime(), broker.log)
+    listeners = Listeners(broker.config, broker.limits, broker.log, make_sender, tls)
     endpoint, *others = await listeners.bind(broker.serve_on)
     broker.port = endpoint.port
     broker.other_ports = [other.port for other in others]

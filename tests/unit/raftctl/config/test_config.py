@@ -142,7 +142,7 @@ def test_retention_takes_the_finest_unit() -> None:
         ({"inter.broker.listener.name": "SSL"}, r"inter\.broker\.listener\.name=SSL is not among"),
         (
             {"listener.security.protocol.map": "PLAINTEXT:SSL"},
-            r"listener\.security\.protocol\.map: SSL of PLAINTEXT is not supported",
+            r"listener\.security\.protocol\.map has no protocol for CONTROLLER",
         ),
         ({"listener.security.protocol.map": "x"}, r"listener\.security\.protocol\.map: 'x' is mal"),
         ({"broker.session.timeout.ms": "2000"}, r"broker\.heartbeat\.interval\.ms=2000 must be"),
