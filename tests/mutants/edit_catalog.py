@@ -21,6 +21,7 @@ from tests.mutants import (
     sasl_edits,
     security_edits,
     storage_edits,
+    tls_edits,
 )
 
 EDITS = (
@@ -42,4 +43,5 @@ EDITS = (
     *quota_edits.EDITS,
     *security_edits.EDITS,
     *sasl_edits.EDITS,
+    *tls_edits.EDITS,
 )

@@ -182,26 +182,32 @@ class TlsListener:
         before `inner` is connected.
         """
 
-        def shaken(connection: TlsConnection) -> str | None:
-            certificate = connection.certificate
-            if certificate is None:
-                identify(None)
-                return None
-            subject = self._subject_of(certificate)
-            name = self._mapper.name(subject)
-            if name is None:
-                return f"no rule of ssl.principal.mapping.rules is for its certificate, {subject}"
-            identify(name)
-            return None
-
         return TlsConnection(
             inner,
             self.context.newest,
             self._handshakes,
             self._scratch,
-            on_shaken=shaken,
+            on_shaken=lambda connection: self._refusal(connection, identify),
             on_failed=self._failed,
         )
+
+    def _refusal(
+        self, connection: TlsConnection, identify: Callable[[str | None], None]
+    ) -> str | None:
+        """Identify a peer, or return the reason to refuse it."""
+        certificate = connection.certificate
+        if certificate is None:
+            identify(None)
+            return None
+        try:
+            subject = self._subject_of(certificate)
+        except ValueError as error:
+            return f"its certificate cannot be read: {error}"
+        name = self._mapper.name(subject)
+        if name is None:
+            return f"no rule of ssl.principal.mapping.rules is for its certificate, {subject}"
+        identify(name)
+        return None
 
     def _failed(self, connection: TlsConnection, reason: str) -> None:
         self._log.warning("connection_closed", peer=connection.peer, reason=reason)

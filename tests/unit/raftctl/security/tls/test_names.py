@@ -51,6 +51,19 @@ def test_rules_map_a_subject_as_apache_kafka_does(
     assert outcome == name
 
 
+def test_the_first_rule_that_fits_decides() -> None:
+    mapper = PrincipalMapper("RULE:CN=(\\w+)/first-$1/, RULE:CN=(\\w+)/second-$1/, DEFAULT")
+    assert mapper.name("CN=a") == "first-a"
+    assert mapper.name("CN=a,O=b") == "CN=a,O=b"
+
+
+def test_a_rule_is_for_the_whole_subject() -> None:
+    mapper = PrincipalMapper("RULE:CN=admin/admin/")
+    assert mapper.name("CN=admin") == "admin"
+    assert mapper.name("CN=admin,O=Elsewhere") is None
+    assert mapper.name("CN=x\\,CN\\=admin") is None
+
+
 def test_an_error_of_a_rule_has_the_rule_and_the_remedy() -> None:
     with pytest.raises(ValueError, match=r"'DEFAULT/L' is no rule: write DEFAULT or RULE:"):
         PrincipalMapper("RULE:a/b/, DEFAULT/L")
