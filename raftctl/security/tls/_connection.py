@@ -371,43 +371,56 @@ class _InnerTransport(asyncio.Transport):
         self._connection = connection
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """See `asyncio.BaseTransport`."""
         return self._connection.info(name, default)
 
     def write(self, data: Buffer) -> None:
+        """See `asyncio.WriteTransport`."""
         self._connection.send((data,))
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        """See `asyncio.WriteTransport`."""
         self._connection.send(list_of_data)
 
     def close(self) -> None:
+        """See `asyncio.BaseTransport`."""
         self._connection.close()
 
     def abort(self) -> None:
+        """See `asyncio.WriteTransport`."""
         self._connection.abort()
 
     def is_closing(self) -> bool:
+        """See `asyncio.BaseTransport`."""
         return self._connection.is_closing
 
     def pause_reading(self) -> None:
+        """See `asyncio.ReadTransport`."""
         self._connection.read_on(go_on=False)
 
     def resume_reading(self) -> None:
+        """See `asyncio.ReadTransport`."""
         self._connection.read_on(go_on=True)
 
     def can_write_eof(self) -> bool:
+        """Return False: TLS says it by a message of its own."""
         return False
 
     def get_write_buffer_size(self) -> int:
+        """See `asyncio.WriteTransport`."""
         raw = self._connection.raw
         return 0 if raw is None else raw.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """See `asyncio.WriteTransport`."""
         raw = self._connection.raw
         if raw is not None:
             raw.set_write_buffer_limits(high, low)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """See `asyncio.BaseTransport`."""
         self._connection.inner = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
+        """See `asyncio.BaseTransport`."""
         return self._connection.inner

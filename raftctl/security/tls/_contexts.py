@@ -35,7 +35,7 @@ def server_context(settings: TlsSettings, files: FileSystem, listener: str) -> s
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     if settings.client_auth != "none":
         if not settings.truststore.is_given:
-            # Else whoever has a certificate of any public authority would get in.
+            # Else everybody with a certificate of any public authority would get in.
             raise ConfigError(
                 f"ssl.truststore.location{_owner(listener)}: it is not set, but ssl.client.auth is "
                 f"{settings.client_auth}: name the certificates that clients' are signed with"

@@ -96,6 +96,7 @@ class _Reader:
         self._position = 0
 
     def take(self, size: int) -> bytes:
+        """Return the next bytes; ValueError if there are fewer."""
         taken = self._data[self._position : self._position + size]
         if len(taken) < size:
             raise ValueError("it ends too early")
@@ -103,12 +104,15 @@ class _Reader:
         return taken
 
     def number(self) -> int:
+        """Return a number of 4 bytes."""
         return int.from_bytes(self.take(4), "big")
 
     def short_text(self) -> bytes:
+        """Return a text with its length of 2 bytes, as Java writes one."""
         return self.take(int.from_bytes(self.take(2), "big"))
 
     def certificate(self, version: int) -> bytes:
+        """Return a certificate in DER."""
         if version > 1:
             kind = self.short_text()
             if kind != b"X.509":

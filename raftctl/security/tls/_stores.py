@@ -137,9 +137,11 @@ class _Place:
         self._owner = f" of listener {listener}" if listener else ""
 
     def error(self, key: str, text: str) -> ConfigError:
+        """Return an error about a key of this store."""
         return ConfigError(f"ssl.{self._kind}.{key}{self._owner}: {text}")
 
     def wrong_password(self, store: StoreSettings, error: Exception) -> ConfigError:
+        """Return an error about the password of the store."""
         return self.error("password", f"{store.location}: {error}")
 
     def check_pem(self, store: StoreSettings) -> None:
@@ -153,6 +155,7 @@ class _Place:
             raise self.error("password", "a PEM store has none: set ssl.key.password instead")
 
     def read(self, store: StoreSettings, files: FileSystem) -> bytes:
+        """Return the content of the file."""
         if not store.location:
             raise self.error("location", "it is not set: name the file")
         try:
