@@ -21,7 +21,8 @@ from raftctl.metadata.records import Endpoint
 from raftctl.runtime.real import RealFileSystem, RealRuntime, make_sender
 from raftctl.security.tls import NodeTls
 from tests.kit.certificates import Authority
-from tests.unit.broker.server.fakes import FakeBroker, running
+from tests.unit.broker.server.fakes import FakeBroker, running, running_with
+from tests.unit.broker.server.sasl import KEYS as SASL_KEYS
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -73,7 +74,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
 
 def serving(stores: Stores, keys: dict[str, str]) -> AbstractAsyncContextManager[FakeBroker]:
     """A broker with those stores and more keys, which leads topic t."""
-    return running("t", opened=True, **{**stores.keys(), **keys})
+    return running_with({**stores.keys(), **keys}, "t")
 
 
 def principals(broker: FakeBroker) -> set[str]:
@@ -141,6 +142,40 @@ async def test_confluent_kafka(stores: Stores) -> None:
     async with serving(stores, keys) as broker:
         assert await asyncio.to_thread(round_trip, broker.address) == VALUES
         assert principals(broker) == {"User:alice"}
+
+
+@pytest.mark.req("S3")
+async def test_a_login_decides_who_a_client_of_sasl_ssl_is(stores: Stores) -> None:
+    keys = {
+        **SASL_KEYS,
+        "listener.security.protocol.map": "PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT",
+    }
+    keys |= {"listener.name.plaintext.ssl.client.auth": "required"}
+    async with serving(stores, {**keys, **own(stores.keys())}) as broker:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.address,
+            security_protocol="SASL_SSL",
+            ssl_context=stores.context(),
+            sasl_mechanism="PLAIN",
+            sasl_plain_username="alice",
+            sasl_plain_password="alice-secret",
+        )
+        await producer.start()
+        try:
+            await producer.send_and_wait("t", b"value", partition=0)
+        finally:
+            await producer.stop()
+        assert "User:alice" in principals(broker)
+        assert "User:CN=alice,O=Test" not in principals(broker)
+
+
+def own(keys: dict[str, str]) -> dict[str, str]:
+    """The same keys for the listener alone: those of the node do not count beside its own."""
+    return {
+        f"listener.name.plaintext.{key}": value
+        for key, value in keys.items()
+        if key.startswith("ssl.")
+    }
 
 
 async def test_kafka_python(stores: Stores) -> None:
