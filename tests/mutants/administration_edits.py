@@ -66,10 +66,17 @@ EDITS = (
     ),
     Edit(
         "list_of_all_topics_is_shared_by_all_principals",
-        "broker.apis.discovery._metadata:_answer_for_all",
-        "if len(visible) == len(every):",
-        "if visible:",
+        "broker.apis.discovery._metadata:_answer_for_visible",
+        "if is_all and",
+        "if",
         f"{_APIS}test_authorized_discovery.py::test_no_principal_is_given_the_answer_of_another[True-True]",
+    ),
+    Edit(
+        "topic_that_nobody_asked_about_is_shown",
+        "broker.apis.discovery._metadata:_answer_for_visible",
+        "and topics is asked",
+        "",
+        f"{_APIS}test_authorized_discovery.py::test_many_topics_are_asked_about_in_several_turns",
     ),
     Edit(
         "operations_are_shared_by_all_principals",

@@ -26,6 +26,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.requests.cluster import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from raftctl.metadata.topic_names import RESERVED, name_problem
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 
     from broker.protocol.codec import Request
     from broker.protocol.messages import discovery as wire
-    from raftctl.metadata.image import PartitionImage, TopicImage
+    from raftctl.metadata.image import PartitionImage, TopicImage, TopicsImage
 
     _Answer = wire.MetadataResponse | Encoded
 
 _AUTO_CREATE_TIMEOUT_MS = 5_000
 _NAMES_CACHED_MAX = 64
+_ASKED_AT_ONCE = 1_000
+"""Topics about which an authorizer is asked in one turn of the event loop: some milliseconds."""
 _IDS_FROM = 12
 _LISTENERS_FROM = 6
 """From this version on a client learns that the leader lacks its listener."""
@@ -196,18 +199,60 @@ def _soon(error: ErrorCode) -> ErrorCode:
     return ErrorCode.NONE if error == ErrorCode.TOPIC_ALREADY_EXISTS else error
 
 
-def _answer_for_all(context: ApiContext, request: Request[wire.MetadataRequest]) -> _Answer:
-    """All topics that the principal may describe; one that may describe all shares an answer."""
+def _answer_for_all(
+    context: ApiContext, request: Request[wire.MetadataRequest]
+) -> _Answer | Coroutine[Any, Any, _Answer]:
+    """All topics that the principal may describe."""
     if context.authorizer is None:
         return _answer(context, request, None, {})
-    every = [topic.name for topic in context.metadata.image.topics.in_order()]
+    topics = context.metadata.image.topics
+    every = [topic.name for topic in topics.in_order()]
+    if len(every) > _ASKED_AT_ONCE:
+        return _answer_for_many(context, request, topics, every)
+    visible = _visible(context, request, every)
+    return _answer_for_visible(context, request, topics, visible, is_all=visible == every)
+
+
+async def _answer_for_many(
+    context: ApiContext,
+    request: Request[wire.MetadataRequest],
+    topics: TopicsImage,
+    every: list[str],
+) -> _Answer:
+    """Ask about the topics in several turns of the event loop."""
+    turns = Slices()
+    visible: list[str] = []
+    for first in range(0, len(every), _ASKED_AT_ONCE):
+        visible += _visible(context, request, every[first : first + _ASKED_AT_ONCE])
+        await turns.rest()
+    is_all = len(visible) == len(every)
+    return _answer_for_visible(context, request, topics, visible, is_all=is_all)
+
+
+def _visible(
+    context: ApiContext, request: Request[wire.MetadataRequest], names: list[str]
+) -> list[str]:
     topic = ResourceType.TOPIC
-    visible = authorization.allowed_names(
-        context, request, Operation.DESCRIBE, topic, every, log_if_denied=False
+    allowed = authorization.allowed_names(
+        context, request, Operation.DESCRIBE, topic, names, log_if_denied=False
     )
-    if len(visible) == len(every):
+    return [name for name in names if name in allowed]
+
+
+def _answer_for_visible(
+    context: ApiContext,
+    request: Request[wire.MetadataRequest],
+    asked: TopicsImage,
+    visible: list[str],
+    *,
+    is_all: bool,
+) -> _Answer:
+    """Answer for those of the topics `asked` about; principals that see all share an answer."""
+    topics = context.metadata.image.topics
+    if is_all and topics is asked:
         return _answer(context, request, None, {})
-    keys: list[Key] = [(name, None) for name in every if name in visible]
+    # Topics that have come meanwhile were not asked about; those that have gone are no errors.
+    keys: list[Key] = [(name, None) for name in visible if topics.by_name(name) is not None]
     return _answer(context, request, keys, {}, is_kept=True)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from broker.apis.discovery import _metadata
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
+from raftctl.metadata.records import RemoveTopicRecord
 from raftctl.metadata.requests.cluster import CreateTopicsRequest
 from raftctl.security import Action, Principal, Requester
 from tests.kit.authorizing import ListedActions, denying
-from tests.unit.broker.apis.asking import TOPIC_ID, ask, new_broker
+from tests.unit.broker.apis.asking import TOPIC_ID, ask, asked, new_broker
 from tests.unit.broker.server.fakes import FakeBroker, publish, topic_records
 
 pytestmark = pytest.mark.req("S4")
@@ -85,10 +88,10 @@ async def test_the_list_of_all_topics_leaves_out_what_may_not_be_described(
 ) -> None:
     publish(broker.metadata, topic_records("hidden", UUID(int=6), 1))
     authorized(broker, *describe("hidden"))
-    asked = metadata(every=version > 0)
-    answer = await ask(broker, 3, version, asked)
+    request = metadata(every=version > 0)
+    answer = await ask(broker, 3, version, request)
     assert topics_of(answer) == [("t", 0)]
-    assert topics_of(await ask(broker, 3, version, asked)) == [("t", 0)]
+    assert topics_of(await ask(broker, 3, version, request)) == [("t", 0)]
 
 
 @pytest.mark.parametrize("version", SERVED[ApiKey.METADATA])
@@ -130,12 +133,12 @@ async def test_no_principal_is_given_the_answer_of_another(
     alter = [on_topic(Operation.ALTER, "t"), on_cluster(Operation.ALTER)]
     authorized(broker, *describe("hidden"), *alter, by=NotForBob)
     names = () if every else ("hidden", "t")
-    asked = metadata(*names, every=every, operations=operations)
+    request = metadata(*names, every=every, operations=operations)
     both = [("hidden", 0), ("t", 0)]
     bobs = [("t", 0)] if every else [("hidden", DENIED), ("t", 0)]
     for _ in range(2):
         for principal, expected in ((ALICE, both), (BOB, bobs), (ALICE, both)):
-            answer = await ask(broker, 3, 8, asked, principal)
+            answer = await ask(broker, 3, 8, request, principal)
             assert sorted(topics_of(answer)) == expected
             granted = answer["cluster_authorized_operations"]
             less = 1 << Operation.ALTER if principal == BOB else 0
@@ -150,9 +153,9 @@ async def test_principals_that_see_the_same_have_operations_of_their_own(
     broker: FakeBroker, *, every: bool
 ) -> None:
     authorized(broker, on_topic(Operation.ALTER, "t"), by=NotForBob)
-    asked = metadata("t", every=every, operations=True)
+    request = metadata("t", every=every, operations=True)
     for principal, less in ((ALICE, 0), (BOB, 1 << Operation.ALTER), (ALICE, 0)):
-        (t,) = (await ask(broker, 3, 12, asked, principal))["topics"]
+        (t,) = (await ask(broker, 3, 12, request, principal))["topics"]
         assert t["topic_authorized_operations"] == EVERY_TOPIC_OPERATION - less
 
 
@@ -168,6 +171,37 @@ async def test_principals_that_see_the_same_topics_share_an_encoded_answer(
     for principal, count in ((ALICE, 101), (BOB, 100)):
         answer = await ask(broker, 3, 12, metadata(every=True), principal)
         assert len(answer["topics"]) == count
+
+
+class _Turns:
+    """As `Slices` of which each is over after one step."""
+
+    async def rest(self) -> None:
+        await asyncio.sleep(0)
+
+
+async def test_many_topics_are_asked_about_in_several_turns(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics that come and go meanwhile were not asked about, and are no errors."""
+    publish(broker.metadata, topic_records("hidden", UUID(int=6), 1))
+    publish(broker.metadata, topic_records("going", UUID(int=7), 1))
+    monkeypatch.setattr(_metadata, "_ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(_metadata, "Slices", _Turns)
+    for denied, expected in (((), ["going", "hidden", "t"]), (("hidden",), ["going", "t"])):
+        authorizer = authorized(broker, *describe("coming", *denied))
+        answer = await ask(broker, 3, 12, metadata(every=True))
+        assert sorted(topics_of(answer)) == [(name, 0) for name in expected]
+        authorizer.asked.clear()
+        asking = asked(broker, 3, 12, metadata(every=True))
+        await asyncio.sleep(0)
+        assert 1 <= len(authorizer.asked) < 3
+        publish(broker.metadata, topic_records("coming", UUID(int=8), 1))
+        publish(broker.metadata, [RemoveTopicRecord(UUID(int=7))])
+        expected.remove("going")
+        assert sorted(topics_of(await asking)) == [(name, 0) for name in expected]
+        publish(broker.metadata, [RemoveTopicRecord(UUID(int=8))])
+        publish(broker.metadata, topic_records("going", UUID(int=7), 1))
 
 
 async def test_a_list_of_all_topics_is_no_line_in_the_audit_log(broker: FakeBroker) -> None:
@@ -284,8 +318,8 @@ async def test_a_coordinator_is_found_by_who_may_describe(
         return
     authorized(broker, Action(Operation.DESCRIBE, kind, "hidden"))
     keys = ["hidden"] if version < 4 else ["hidden", "shown"]
-    asked = {"key": "hidden", "key_type": key_type, "coordinator_keys": keys}
-    answer = await ask(broker, 10, version, asked)
+    request = {"key": "hidden", "key_type": key_type, "coordinator_keys": keys}
+    answer = await ask(broker, 10, version, request)
     hidden, *others = answer.get("coordinators") or [answer]
     assert (hidden["error_code"], hidden["node_id"], hidden["port"]) == (error, -1, -1)
     assert [one["error_code"] for one in others] == [0] * (len(keys) - 1)
@@ -295,13 +329,13 @@ async def test_a_coordinator_is_found_by_who_may_describe(
 
 
 async def test_the_coordinator_of_share_groups_is_for_brokers(broker: FakeBroker) -> None:
-    asked = {"key_type": 2, "coordinator_keys": ["g:t:0"]}
+    request = {"key_type": 2, "coordinator_keys": ["g:t:0"]}
     for denied, error in (
         ((), ErrorCode.INVALID_REQUEST),
         ((on_cluster(Operation.CLUSTER_ACTION),), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ):
         authorized(broker, *denied)
-        answer = await ask(broker, 10, 6, asked)
+        answer = await ask(broker, 10, 6, request)
         assert [one["error_code"] for one in answer["coordinators"]] == [error]
 
 
