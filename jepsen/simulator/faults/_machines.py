@@ -48,7 +48,8 @@ class SimMachines(Machines):
         self._offsets_ms: Mapping[str, int] = {}
         self._active: list[Fault] = []
         """The faults that began by `inject`, oldest first."""
-        self._forgotten: dict[Fault, list[Flow]] = {}
+        self._forgotten: dict[Fault, list[list[Flow]]] = {}
+        """Of each fault, in the order in which equal ones began."""
         """The connections that each fault has made half open."""
 
     def may_begin(self, fault: Fault) -> bool:
@@ -154,14 +155,21 @@ class SimMachines(Machines):
                 network.link(*fault.nodes).reset_every(int(fault.amount))
             case "half_open":
                 one, other = map(self._world.node, fault.nodes)
-                self._forgotten[fault] = network.forget_between(one, other)
+                flows = network.forget_between(one, other)
+                self._forgotten.setdefault(fault, []).append(flows)
 
     def _restore_link(self, fault: Fault) -> None:
         match fault.kind:
             case "reset":
-                self._world.network.link(*fault.nodes).reset_every(None)
+                link = {*fault.nodes}
+                others = (
+                    int(one.amount)
+                    for one in self._active
+                    if one.kind == fault.kind and {*one.nodes} == link
+                )
+                self._world.network.link(*fault.nodes).reset_every(next(others, None))
             case "half_open":
-                for flow in self._forgotten.pop(fault):
+                for flow in self._forgotten[fault].pop(0):
                     flow.refuse()
 
     def _disturb(self, fault: Fault, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -115,6 +116,43 @@ def test_every_fault_is_undone(seed: int) -> None:
         links = [world.network.link(a, b) for a, b in pairs]
         assert len({link.latency_extra_mean_ms for link in links}) == 1
         assert all(link.bytes_per_s is link.reset_every_bytes is None for link in links)
+
+
+@pytest.mark.parametrize("kind", sorted({*KINDS, *DISK_KINDS}))
+def test_a_fault_that_begins_again_before_it_ends_is_undone(kind: str) -> None:
+    """The same nodes are drawn again within a plan, as in seed 1977 of the cluster's chaos."""
+    (drawn, *_) = (one for seed in range(80) for one in plan(seed) if one.kind == kind)
+
+    async def story() -> None:
+        field.start_all()
+        again = (replace(drawn, at_ms=0, for_ms=200), replace(drawn, at_ms=100, for_ms=200))
+        await field.nemesis.run(again)
+        await field.nemesis.heal()
+
+    with World(1) as world:
+        field = Field(world)
+        world.run(story())
+        for name in MEMBERS:
+            process = world.node(name).process
+            assert process is not None
+            assert process.running
+        links = [world.network.link(a, b) for a in MEMBERS for b in MEMBERS if a != b]
+        assert all(link.bytes_per_s is link.reset_every_bytes is None for link in links)
+
+
+def test_a_link_resets_connections_until_the_last_fault_that_does_so_ends() -> None:
+    async def story() -> None:
+        field.start_all()
+        faults = (Fault("reset", 0, 100, ("c1", "c2"), 7), Fault("reset", 50, 100, ("c1", "c2"), 9))
+        running = asyncio.get_running_loop().create_task(field.nemesis.run(faults))
+        await asyncio.sleep(0.12)
+        assert world.network.link("c1", "c2").reset_every_bytes == 9
+        await running
+        assert world.network.link("c1", "c2").reset_every_bytes is None
+
+    with World(1) as world:
+        field = Field(world)
+        world.run(story())
 
 
 def test_a_link_opens_when_the_last_fault_that_blocks_it_ends() -> None:
