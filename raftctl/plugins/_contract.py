@@ -33,7 +33,11 @@ class ControllerClient(Protocol):
     """The way to the active controller; finds it and retries until the timeout."""
 
     async def call(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
-        """Return the active controller's answer. Raises KafkaError(REQUEST_TIMED_OUT)."""
+        """Return the active controller's answer. Raises KafkaError(REQUEST_TIMED_OUT).
+
+        A `ForwardedRequest` names its `requester`: an authorizer denies what it may not do, either
+        by CLUSTER_AUTHORIZATION_FAILED of all or by the errors of its items.
+        """
 
 
 @dataclass(frozen=True, slots=True)
