@@ -89,6 +89,13 @@ EDITS = (
         "::test_a_broker_authorizes_only_where_the_controller_does",
     ),
     Edit(
+        "answer_of_one_listener_is_kept_for_another",
+        "broker.apis.discovery._metadata:_answer",
+        "(request.version, context.listener, options,",
+        '(request.version, "", options,',
+        f"{_DATA}::test_a_client_gets_the_addresses_of_its_listener",
+    ),
+    Edit(
         "leader_without_the_listener_looks_like_none",
         "broker.apis.discovery._metadata:partition_message",
         "if partition.leader in hidden",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -189,6 +190,25 @@ async def test_a_partition_without_a_live_leader_is_shown_so(broker: FakeBroker)
     for partition in topic["partitions"]:
         assert partition["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
         assert partition["leader_id"] == -1
+
+
+@pytest.mark.req("S1")
+async def test_a_client_gets_the_addresses_of_its_listener(broker: FakeBroker) -> None:
+    ports = {"PLAINTEXT": 9092, "INSIDE": 9192}
+    endpoints = tuple(Endpoint(name, "127.0.0.1", port) for name, port in ports.items())
+    publish(
+        broker.metadata,
+        [RegisterBrokerRecord(1, UUID(int=2), endpoints, None, (), fenced=False)],
+    )
+    for listener in ("PLAINTEXT", "INSIDE", "PLAINTEXT"):
+        broker.context = replace(broker.context, listener=listener)
+        answer = await ask(broker, ApiKey.METADATA, 12, metadata_request("t"))
+        found = {one["node_id"]: one["port"] for one in answer["brokers"]}
+        assert found[1] == ports[listener]
+        request = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+        cluster = await ask(broker, ApiKey.DESCRIBE_CLUSTER, 1, request)
+        found = {one["broker_id"]: one["port"] for one in cluster["brokers"]}
+        assert found[1] == ports[listener]
 
 
 @pytest.mark.req("S1")
