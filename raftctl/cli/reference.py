@@ -40,6 +40,17 @@ _TYPES = {
     tuple: "list",
     dict: "list",
 }
+_OF_ONE_LISTENER = (
+    "The keys of TLS and SASL, `max.connections` and `max.connection.creation.rate` may be set for "
+    "one listener, as `listener.name.NAME.KEY` with its name in lower case; there the node's key "
+    "does not count. Those of SASL may be set for one mechanism of it, as "
+    "`listener.name.NAME.MECHANISM.KEY`. Its login module is such a key alone: "
+    "`listener.name.NAME.MECHANISM.sasl.jaas.config`."
+)
+_OF_PLUG_INS = (
+    "Keys that begin with `authorizer.` are those of a plug-in that `authorizer.class.name` names. "
+    "No error and no description of configs has the value of a secret."
+)
 _UNLIMITED = {INT_MAX: "2^31 - 1", LONG_MAX: "2^63 - 1"}
 
 
@@ -74,6 +85,7 @@ def _configuration_page() -> Iterator[str]:
         "misspelt key, a value out of bounds and keys that contradict each other stop the node "
         "with one line and exit status 2 before anything is changed on disk."
     )
+    yield from ("", _OF_ONE_LISTENER, "", _OF_PLUG_INS)
     for section in SECTIONS:
         yield from ("", f"## {section.__doc__}", "")
         yield from ("| key | type | default | bounds | meaning |", "|---|---|---|---|---|")

@@ -25,7 +25,8 @@ def parse_properties(text: str) -> dict[str, str]:
     for number, line in _logical_lines(text):
         match = _ENTRY.fullmatch(line)
         if match is None:
-            raise ConfigError(f"line {number}: cannot read {line!r}: write key=value")
+            # The line is not quoted: it may hold a secret.
+            raise ConfigError(f"line {number} cannot be read: write key=value")
         key, value = (_unescape(part, number) for part in match.groups())
         values[key] = value
     return values

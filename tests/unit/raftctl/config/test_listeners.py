@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from raftctl.config import NodeConfig, _supported, make_config
 from raftctl.config.security import Jaas, ListenerLimits, parse_jaas
@@ -162,6 +164,56 @@ def test_secrets_are_in_no_text_of_a_configuration() -> None:
     texts += [repr(config.listener_security(name)) for name in config.named_listeners]
     assert [text for text in texts if SECRET in text] == []
     assert config.written["ssl.key.password"] == SECRET
+
+
+SECRETS = (
+    "ssl.keystore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "ssl.truststore.password",
+    "ssl.truststore.certificates",
+    "sasl.jaas.config",
+    "delegation.token.secret.key",
+    "delegation.token.master.key",
+    "sasl.oauthbearer.client.credentials.client.secret",
+)
+PREFIXES = ("", "listener.name.web.", "listener.name.both.", "listener.name.nowhere.")
+INNER = ("", "plain.", "scram-sha-512.", "gssapi.")
+OTHERS = {
+    "listeners": ("OPEN://:9092,WEB://:9094,CONTROLLER://:9093", "WEB"),
+    "listener.security.protocol.map": ("OPEN:PLAINTEXT", "WEB:SSL,BOTH:SSL,OPEN:SSL"),
+    "ssl.keystore.type": ("PEM", "JKS", "PGP"),
+    "ssl.keystore.location": ("", "/etc/other"),
+    "ssl.client.auth": ("required", "maybe"),
+    "sasl.enabled.mechanisms": ("PLAIN", "", "GSSAPI"),
+}
+
+
+@pytest.mark.req("S8")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    keys=st.sets(
+        st.tuples(st.sampled_from(PREFIXES), st.sampled_from(INNER), st.sampled_from(SECRETS)),
+        min_size=1,
+        max_size=4,
+    ),
+    form=st.sampled_from(("{}", "M required {}", 'M required a="{}', '{} required b="{}";')),
+    others=st.fixed_dictionaries({}, optional={k: st.sampled_from(v) for k, v in OTHERS.items()}),
+)
+def test_no_complaint_holds_a_secret(
+    keys: set[tuple[str, str, str]], form: str, others: dict[str, str]
+) -> None:
+    secrets = {"".join(parts): form.format(SECRET, SECRET) for parts in keys}
+    values = {key: value for key, value in NODE.items() if value != SECRET}
+    warnings: list[str] = []
+    try:
+        config = make_config({**values, **others, **secrets}, warnings.append)
+    except ConfigError as error:
+        warnings.append(str(error))
+    else:
+        warnings.append(repr(config))
+    assert [text for text in warnings if SECRET in text] == []
 
 
 @pytest.mark.req("S8")
