@@ -16,7 +16,7 @@ LISTENER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 BROKER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 """What brokers can speak to each other."""
 
-CONTROLLER_PROTOCOLS = frozenset({"PLAINTEXT"})
+CONTROLLER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL"})
 """What nodes can speak to controllers."""
 
 MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})

@@ -25,6 +25,7 @@ from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.node._controller_service import ControllerService
+from raftctl.node._http_access import http_access, identified
 from raftctl.node._registrations import (
     BrokerLifecycle,
     BrokerRunner,
@@ -43,6 +44,7 @@ from raftctl.raft import messages
 from raftctl.raft.messages import NO_NODE, LeaderEndpoint, Voter
 from raftctl.rpc import RpcClient, RpcServer, start_http
 from raftctl.security import load_authorizer
+from raftctl.security.tls import NodeTls
 from raftctl.storage import load_first_records
 
 if TYPE_CHECKING:
@@ -77,6 +79,8 @@ class Node:
         self._runtime = runtime
         self._log = runtime.log.bind(node_id=config.node_id)
         self._cleanup = contextlib.AsyncExitStack()
+        self._tls = NodeTls(runtime, self._log)
+        self._cleanup.callback(self._tls.close)
         self.features = supported_ranges()
         """The ranges of feature levels that this node supports."""
         self.driver: RaftDriver | None = None
@@ -238,6 +242,9 @@ class Node:
 
     def _connect(self, replica: Replica) -> Peers:
         """The ways to other nodes, made as they become known."""
+        name = self.config.controller_listener_names[0]
+        settings = self.config.listener_security(name).tls
+        tls = None if settings is None else self._tls.client(settings, name)
 
         def connect(node_id: NodeId, endpoint: LeaderEndpoint) -> RpcClient:
             return RpcClient(
@@ -247,6 +254,7 @@ class Node:
                 cluster_id=replica.cluster_id,
                 node_id=self.config.node_id,
                 peer_id=max(node_id, NO_NODE),  # a stand-in stands for any node
+                tls=tls,
             )
 
         own = self._own_voter(replica)
@@ -312,12 +320,18 @@ class Node:
             hashes=self.hashes,
             counts=counts,
         )
-        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        listener = config.controller_listeners[0]
+        security = config.listener_security(listener.name)
+        checks, wrap = [], None
+        if security.tls is not None:
+            wrap = partial(identified, self._tls.listener(security.tls, listener.name))
+            if self.authorizer is not None:
+                checks.append(http_access(self.authorizer))
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=checks)
         app.add_routes(api.routes())
         self._mount_kv(app, service, driver, loader, peers)
         rpc.mount(app)
-        listener = config.controller_listeners[0]
-        runner, _ = await start_http(app, listener.host, listener.port)
+        runner, _ = await start_http(app, listener.host, listener.port, wrap=wrap)
         self._cleanup.push_async_callback(runner.cleanup)
         self._cleanup.push_async_callback(driver.resign)
 

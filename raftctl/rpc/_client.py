@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from raftctl.errors import ErrorCode
     from raftctl.runtime.api import Runtime
+    from raftctl.security.tls import TlsClient
 
 CALLS_MAX = 1024
 """Calls under way on one connection; below what a server accepts."""
@@ -85,13 +86,18 @@ class RpcClient:
         cluster_id: str,
         node_id: int,
         peer_id: int = -1,
+        tls: TlsClient | None = None,
     ) -> None:
-        """`node_id` is this node; a peer that is not `peer_id` refuses, unless that is -1."""
+        """`node_id` is this node; a peer that is not `peer_id` refuses, unless that is -1.
+
+        `tls` is there where the peer speaks it.
+        """
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         client = runtime.random.getrandbits(CLIENT_BITS)
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, peer_id, client)
         self._random = runtime.random
         self._log = bind_log(runtime, part="rpc", peer=self._peer, peer_id=peer_id)
+        self._connect_by = None if tls is None else tls.connect
         self._session: aiohttp.ClientSession | None = None
         self._link: _Link | None = None
         self._attempt: asyncio.Task[_Link] | None = None
@@ -184,7 +190,8 @@ class RpcClient:
     async def _open(self) -> Channel:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=LoopConnector(), cookie_jar=aiohttp.DummyCookieJar()
+                connector=LoopConnector(connect=self._connect_by),
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
         hello = self._hello
         # Before it is known whether this one opens: the peer may have heard the hello all the same.

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from functools import partial
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import WSCloseCode, web
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Runtime
 
     Handler = Callable[[Any, Callable[[Any], None], int], None]
+    Wrap = Callable[[asyncio.BaseProtocol], asyncio.BaseProtocol]
     BatchHandler = Callable[[Sequence[Any], Callable[[Sequence[Any]], None]], None]
 
 BATCH_MAX = 256
@@ -303,17 +304,49 @@ def _class_of_request(frame: tuple[int, object]) -> type:
     return type(frame[1])
 
 
+class _Site(web.BaseSite):
+    """A listening socket, whose connections may be wrapped."""
+
+    def __init__(self, runner: web.AppRunner, host: str, port: int, wrap: Wrap | None) -> None:
+        super().__init__(runner)
+        self._host, self._port, self._wrap = host, port, wrap
+
+    @property
+    def name(self) -> str:
+        """See `web.BaseSite`."""
+        return f"http://{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        """See `web.BaseSite`."""
+        await super().start()
+        invariant(self._runner.server is not None, "a runner is set up before its sites start")
+        server, wrap = cast("web.Server", self._runner.server), self._wrap
+
+        def accept() -> asyncio.BaseProtocol:
+            protocol: asyncio.BaseProtocol = server()
+            return protocol if wrap is None else wrap(protocol)
+
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(accept, self._host, self._port, backlog=128)
+
+
 async def start_http(
-    application: web.Application, host: str, port: int, *, key: str = "listeners"
+    application: web.Application,
+    host: str,
+    port: int,
+    *,
+    key: str = "listeners",
+    wrap: Wrap | None = None,
 ) -> tuple[web.AppRunner, int]:
     """Serve the application; return its runner and the port (of use when `port` is 0).
 
-    Raises ConfigError, which names the config `key`, when the address cannot be bound.
+    `wrap` makes the protocol of a connection, such as one of TLS, around the one of HTTP. Raises
+    ConfigError, which names the config `key`, when the address cannot be bound.
     """
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await _Site(runner, host, port, wrap).start()
     except OSError as error:
         with contextlib.suppress(OSError):
             await runner.cleanup()

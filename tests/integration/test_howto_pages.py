@@ -44,6 +44,7 @@ RUN_BY = {
     "coordinate.md": "tests/integration/test_howto_pages.py",
     "measure.md": "tests/integration/test_howto_pages.py",
     "run-a-cluster.md": "tests/integration/test_howto_pages.py",
+    "secure-a-cluster.md": "tests/integration/test_tls_cluster.py",
     "simulate.md": SLOW,
     "test-any-kafka.md": SLOW,
     "tutorial.md": "tests/integration/test_tutorial.py",

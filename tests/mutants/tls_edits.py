@@ -72,6 +72,13 @@ EDITS = (
         f"{_TLS}test_stores.py::test_a_certificate_of_another_key_is_an_error",
     ),
     Edit(
+        "who_is_no_node_makes_calls",
+        "node._http_access:_operation",
+        "Operation.CLUSTER_ACTION",
+        "Operation.DESCRIBE",
+        "unit/raftctl/node/test_secure_controllers.py::test_who_is_no_node_makes_no_call",
+    ),
+    Edit(
         "password_of_a_jks_store_is_not_checked",
         "security.tls._jks:parse_jks",
         "if password is not None:",

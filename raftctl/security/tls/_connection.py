@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from raftctl.runtime.api import Buffer
+    from raftctl.security import Principal
     from raftctl.security.tls._handshakes import Handshakes
 
 RECEIVE_BYTES = 256 * 1024
@@ -88,6 +89,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Whether the peer will send nothing more."""
         self._closing = False
         self._timer: asyncio.TimerHandle | None = None
+        self.principal: Principal | None = None
+        """Of the peer; the inner protocol's transport has it as extra information."""
 
     @property
     def is_closing(self) -> bool:
@@ -360,6 +363,8 @@ class TlsConnection(asyncio.BufferedProtocol):
             return self._context
         if name == "ssl_object":
             return self._tls
+        if name == "principal":
+            return self.principal
         return default if self.raw is None else self.raw.get_extra_info(name, default)
 
 
