@@ -51,6 +51,9 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "make bench": "minutes to hours, Java and Maven: integration/test_bench*.py, in small",
         "python -m tests.bench": "minutes to hours: integration/test_bench*.py, in small",
     },
+    "secure-a-cluster.md": {
+        "raftctl storage format": "its files are of no cluster here: test_format.py runs it",
+    },
     "simulate.md": {
         "make sim-ci": "200 seeds: a stage of continuous integration of its own",
         "make mutants": "an hour: unit tests run a sample of them",
