@@ -111,6 +111,8 @@ class KafkaBroker:
     async def start(self) -> Sequence[Endpoint]:
         """Binds the listeners and recovers the logs."""
         endpoints = await self._listeners.bind(self._serve_on)
+        for verifiers in self._verifiers:
+            await verifiers.start()
         self._requests.submit(partial(compile_newest, FIRST_ASKED))
         await self.replicas.start()
         return endpoints

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Runtime
     from raftctl.security.sasl import ServerMechanism
 
+JWKS_KEY = "sasl.oauthbearer.jwks.endpoint.url"
+_REMEDY = "write the issuer's public keys there, as a JWKS"
+
 
 class Verifiers:
     """Those of one listener. `begin` starts an exchange with one client."""
@@ -70,6 +73,17 @@ class Verifiers:
             self._issuer.keys.refresh_if_old()
         return make_server(mechanism, self._credentials, self._runtime.uuid().hex)
 
+    async def start(self) -> None:
+        """Fetch the keys of the issuer, so that the first client need not wait for them.
+
+        ConfigError if they are in a file that has none. A server that cannot be reached may be
+        there later: until then nobody logs in with a token.
+        """
+        if self._issuer is not None:
+            await self._issuer.keys.refresh()
+            if self._issuer.url.startswith("file:") and not self._issuer.keys.are_known:
+                raise ConfigError(f"{JWKS_KEY}={self._issuer.url}: no keys are there: {_REMEDY}")
+
     async def refresh_keys(self) -> None:
         """Fetch the keys of the issuer again, unless that was tried a moment ago."""
         if self._issuer is not None:
@@ -96,7 +110,7 @@ class _Issuer:
     """The issuer of the tokens of one listener."""
 
     def __init__(self, settings: OAuthBearerSettings, runtime: Runtime) -> None:
-        key, url = "sasl.oauthbearer.jwks.endpoint.url", settings.jwks_endpoint_url or ""
+        url = self.url = settings.jwks_endpoint_url or ""
         if importlib.util.find_spec("joserfc") is None:
             raise ConfigError(
                 "sasl.enabled.mechanisms has OAUTHBEARER, which needs the library joserfc: "
@@ -105,7 +119,7 @@ class _Issuer:
         try:
             check_url(url)
         except ValueError as error:
-            raise ConfigError(f"{key}={url}: {error}") from error
+            raise ConfigError(f"{JWKS_KEY}={url}: {error}") from error
         self.worker = runtime.worker("issuer-keys")
         self.keys = IssuerKeys(
             lambda: self.worker.submit(partial(read_document, url, runtime.files)),

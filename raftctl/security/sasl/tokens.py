@@ -178,6 +178,11 @@ class IssuerKeys:
         self._tried_at: float | None = None
         self._fetching: asyncio.Future[bytes] | None = None
 
+    @property
+    def are_known(self) -> bool:
+        """Whether there is any key."""
+        return bool(self._keys)
+
     def find(self, key_id: str | None) -> Any:
         """Return a key by its id; the only one if the id is None. UnknownKeyError if absent."""
         if key_id is None and len(self._keys) == 1:
