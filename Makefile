@@ -56,6 +56,7 @@ docs: setup
 	$(BIN)/python -m tests.checkers_reference
 	$(BIN)/python -m tests.requirements
 	$(BIN)/python -m tests.peers.differential.page
+	$(BIN)/python -m tests.peers.authorization.page
 	$(BIN)/python -m tests.words
 
 clean:

@@ -334,6 +334,7 @@ def test_slow_unit_tests_exist() -> None:
         "tests.protocol_messages",
         "tests.requirements",
         "tests.peers.differential.page",
+        "tests.peers.authorization.page",
     ],
 )
 def test_generated_documents_are_fresh(tool: str) -> None:

@@ -245,7 +245,7 @@ class Player:
         if step.api == ApiKey.CONSUMER_GROUP_HEARTBEAT and told.get("member_epoch", 0) > 0:
             self.symbols.kept.setdefault(FIRST_EPOCH, told["member_epoch"])
         for name, path in step.keep.items():
-            self.symbols.kept[name] = _at(told, path)
+            self.symbols.kept[name] = at(told, path)
         if step.counts:
             key = f"{self.script.name}: {pending.name}"
             assert key not in self.answers, f"two requests are named {key}"
@@ -309,7 +309,8 @@ def _has_success(told: Any) -> bool:
     return isinstance(told, list | tuple) and any(map(_has_success, told))
 
 
-def _at(told: Any, path: Sequence[str | int]) -> Any:
+def at(told: Any, path: Sequence[str | int]) -> Any:
+    """What stands at a place of an answer."""
     for part in path:
         told = told[part]
     return told

@@ -7,6 +7,9 @@ import contextlib
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.protocol.codec import decode_response
@@ -23,7 +26,6 @@ from tests.peers.differential.playing import Connection, System
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 START_S = 90.0
 POLL_S = 0.1
@@ -32,8 +34,6 @@ PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "num.partitions": "2",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
@@ -56,21 +56,46 @@ KAFKA_ONLY = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the two systems are started with, besides `PROPERTIES`."""
+
+    listeners: Mapping[str, str] = field(default_factory=lambda: {"PLAINTEXT": "PLAINTEXT"})
+    """Name to protocol; the first is for requests between brokers, and takes any client."""
+    both: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=lambda: KAFKA_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    properties: Path
+    ports: Mapping[str, int]
+    """By the names of the listeners."""
+
+
 @contextlib.contextmanager
 def both(directory: Path, jars: Path) -> Iterator[tuple[System, System]]:
     """(Apache Kafka, ours), running and ready; both are gone afterwards."""
-    cluster_id = random_uuid_text()
-    ports = free_ports(4)
+    with listening(directory, jars, Settings()) as (kafka, ours):
+        yield kafka["PLAINTEXT"], ours["PLAINTEXT"]
+
+
+@contextlib.contextmanager
+def listening(
+    directory: Path, jars: Path, settings: Settings
+) -> Iterator[tuple[Mapping[str, System], Mapping[str, System]]]:
+    """(Apache Kafka, ours), each by its listeners' names, running and ready; gone afterwards."""
     started: list[ProcessRef] = []
     try:
-        kafka = _properties(directory, "kafka", (ports[0], ports[1]), KAFKA_ONLY)
-        ours = _properties(directory, "raftctl", (ports[2], ports[3]), {})
-        _format(jars, kafka, ours, cluster_id)
-        started.append(start_kafka(jars, QUICK_JAVA, kafka, kafka.with_suffix(".log")))
-        started.append(start_node(ours, ours.with_suffix(".log")))
-        systems = System("kafka", HOST, ports[0]), System("raftctl", HOST, ports[2])
+        kafka = _node(directory, "kafka", settings, {**settings.both, **settings.kafka})
+        ours = _node(directory, "raftctl", settings, settings.both)
+        _format(jars, kafka.properties, ours.properties, random_uuid_text())
+        log = kafka.properties.with_suffix(".log")
+        started.append(start_kafka(jars, QUICK_JAVA, kafka.properties, log))
+        started.append(start_node(ours.properties, ours.properties.with_suffix(".log")))
+        systems = _systems("kafka", kafka), _systems("raftctl", ours)
         for system in systems:
-            asyncio.run(_ready(system))
+            asyncio.run(_ready(next(iter(system.values()))))
         yield systems
     finally:
         for process in started:
@@ -79,20 +104,30 @@ def both(directory: Path, jars: Path) -> Iterator[tuple[System, System]]:
         assert left == []
 
 
-def _properties(directory: Path, name: str, ports: tuple[int, int], more: dict[str, str]) -> Path:
-    port, controller = ports
-    listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}"
+def _systems(name: str, node: _Node) -> dict[str, System]:
+    return {listener: System(name, HOST, port) for listener, port in node.ports.items()}
+
+
+def _node(directory: Path, name: str, settings: Settings, more: Mapping[str, str]) -> _Node:
+    """Writes the properties of one system."""
+    *ports, controller = free_ports(len(settings.listeners) + 1)
+    by_name = dict(zip(settings.listeners, ports, strict=True))
+    listeners = [f"{one}://{HOST}:{port}" for one, port in by_name.items()]
+    all_listeners = ",".join([*listeners, f"CONTROLLER://{HOST}:{controller}"])
+    protocols = {**settings.listeners, "CONTROLLER": "PLAINTEXT"}
     values = {
         **PROPERTIES,
         **more,
+        "inter.broker.listener.name": next(iter(settings.listeners)),
+        "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
-        "listeners": listeners,
-        "advertised.listeners": listeners,
+        "listeners": all_listeners,
+        "advertised.listeners": all_listeners,
         "log.dirs": str(directory / name),
     }
     path = directory / f"{name}.properties"
     path.write_text(write_properties(values))
-    return path
+    return _Node(path, by_name)
 
 
 def _format(jars: Path, kafka: Path, ours: Path, cluster_id: str) -> None:

@@ -1,0 +1,113 @@
+"""Rules, configs, quotas, credentials, replicas, features and the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.protocol.versions import ApiKey
+from raftctl.metadata.acls import Operation, Permission, ResourceType
+from tests.peers.authorization.rows import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.peers.differential.language import Body
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+ALTER, DESCRIBE = Operation.ALTER, Operation.DESCRIBE
+ALTER_CONFIGS, DESCRIBE_CONFIGS = Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS
+BROKER, CONFIGS_OF_GROUP = 4, 32
+"""Types of resources with configs."""
+NODE, NO_NODE = "1", 99
+NOBODY = "User:nobody"
+LITERAL = 3
+
+
+def rows() -> Iterator[Row]:
+    """All of this family."""
+    yield from _handshakes()
+    yield from _rules()
+    yield from _configs()
+    yield from _quotas_and_users()
+    yield from _replicas()
+    yield from _cluster()
+
+
+def _handshakes() -> Iterator[Row]:
+    yield Row(ApiKey.SASL_HANDSHAKE, None, None, {"mechanism": "PLAIN"})
+    software = {"client_software_name": "peer", "client_software_version": "1"}
+    yield Row(ApiKey.API_VERSIONS, None, None, software)
+    yield Row(ApiKey.SASL_AUTHENTICATE, None, None, {"auth_bytes": b"\0no\0password"})
+
+
+def _rules() -> Iterator[Row]:
+    rule = {"operation": Operation.READ, "permission_type": Permission.ALLOW}
+    new = {
+        "resource_type": TOPIC,
+        "resource_name": "$t",
+        "resource_pattern_type": LITERAL,
+        "principal": NOBODY,
+        "host": "*",
+        **rule,
+    }
+    wanted = {
+        "resource_type_filter": TOPIC,
+        "resource_name_filter": "$t",
+        "pattern_type_filter": LITERAL,
+        "principal_filter": NOBODY,
+        "host_filter": None,
+        **rule,
+    }
+    yield Row(ApiKey.DESCRIBE_ACLS, DESCRIBE, CLUSTER, wanted)
+    yield Row(ApiKey.CREATE_ACLS, ALTER, CLUSTER, {"creations": [new]})
+    yield Row(ApiKey.DELETE_ACLS, ALTER, CLUSTER, {"filters": [wanted]})
+
+
+def _configs() -> Iterator[Row]:
+    kinds = ((CLUSTER, BROKER, NODE), (TOPIC, TOPIC, "$r"), (GROUP, CONFIGS_OF_GROUP, "$r"))
+    for resource, kind, name in kinds:
+        named = {"resource_type": kind, "resource_name": name}
+        body: Body = {"resources": [{**named, "configuration_keys": ["no.such.thing"]}]}
+        yield Row(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS, resource, body)
+        body = {"resources": [{**named, "configs": []}], "validate_only": True}
+        yield Row(ApiKey.ALTER_CONFIGS, ALTER_CONFIGS, resource, body)
+        yield Row(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS, resource, body)
+    yield Row(ApiKey.LIST_CONFIG_RESOURCES, DESCRIBE_CONFIGS, CLUSTER, {"resource_types": [2]})
+
+
+def _quotas_and_users() -> Iterator[Row]:
+    yield Row(ApiKey.DESCRIBE_CLIENT_QUOTAS, DESCRIBE_CONFIGS, CLUSTER)
+    entity = [{"entity_type": "user", "entity_name": "nobody"}]
+    change = {"key": "producer_byte_rate", "value": 1e9, "remove": False}
+    entry = {"entity": entity, "ops": [change]}
+    body: Body = {"entries": [entry], "validate_only": True}
+    yield Row(ApiKey.ALTER_CLIENT_QUOTAS, ALTER_CONFIGS, CLUSTER, body)
+    body = {"users": [{"name": "nobody"}]}
+    yield Row(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DESCRIBE, CLUSTER, body)
+    body = {"deletions": [{"name": "nobody", "mechanism": 1}]}
+    yield Row(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER, CLUSTER, body)
+
+
+def _replicas() -> Iterator[Row]:
+    dirs = [{"path": "/no/such/directory", "topics": [{"name": "$t", "partitions": [0]}]}]
+    yield Row(ApiKey.ALTER_REPLICA_LOG_DIRS, ALTER, CLUSTER, {"dirs": dirs})
+    topics = [{"topic": "$t", "partitions": [0]}]
+    yield Row(ApiKey.DESCRIBE_LOG_DIRS, DESCRIBE, CLUSTER, {"topics": topics})
+    body: Body = {"election_type": 0, "topic_partitions": topics, "timeout_ms": 1000}
+    yield Row(ApiKey.ELECT_LEADERS, Operation.CLUSTER_ACTION, CLUSTER, body)
+    yield Row(ApiKey.ELECT_LEADERS, ALTER, CLUSTER, body)
+    moved = {"name": "$t", "partitions": [{"partition_index": 0, "replicas": None}]}
+    body = {"timeout_ms": 1000, "topics": [moved]}
+    yield Row(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER, CLUSTER, body)
+    body = {"timeout_ms": 1000, "topics": [{"name": "$t", "partition_indexes": [0]}]}
+    yield Row(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE, CLUSTER, body)
+
+
+def _cluster() -> Iterator[Row]:
+    topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+    yield Row(ApiKey.DESCRIBE_QUORUM, DESCRIBE, CLUSTER, {"topics": [topic]})
+    change = {"feature": "no.such.feature", "max_version_level": 1, "upgrade_type": 1}
+    body: Body = {"timeout_ms": 1000, "feature_updates": [change], "validate_only": True}
+    yield Row(ApiKey.UPDATE_FEATURES, ALTER, CLUSTER, body)
+    yield Row(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, CLUSTER, {"endpoint_type": 1})
+    yield Row(ApiKey.UNREGISTER_BROKER, ALTER, CLUSTER, {"broker_id": NO_NODE})
