@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,12 +11,13 @@ from broker.protocol.versions import ApiKey
 from tests.peers.authorization.cases import SUPER
 from tests.peers.authorization.cells import Cell
 from tests.peers.authorization.playing import Client, Found, played
+from tests.peers.differential.comparing import differences as differing_fields
 
 if TYPE_CHECKING:
     from tests.peers.differential.playing import System
 
-SHOWN = 300
-"""Characters of an answer in a line."""
+SHOWN = 200
+"""Characters of a value in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ SOFTWARE = {"client_software_name": "peer", "client_software_version": "1"}
 
 
 def differences(kafka: Table, ours: Table) -> Iterator[tuple[Cell, str]]:
-    """Each cell that is not alike, with both values."""
+    """Each cell that is not alike: its verdicts, or each field of a refusal."""
     for cell, theirs in kafka.cells.items():
         mine = ours.cells[cell]
         if mine.verdict != theirs.verdict:
             yield cell, f"kafka={theirs.verdict} ours={mine.verdict}"
-        elif mine.answer != theirs.answer:
-            shown = [json.dumps(one, default=str)[:SHOWN] for one in (theirs.answer, mine.answer)]
-            yield cell, f"kafka={shown[0]} ours={shown[1]}"
+        else:
+            for one in differing_fields({"": theirs.answer}, {"": mine.answer}):
+                yield cell, f"{one.field}: kafka={one.kafka!r:.{SHOWN}} ours={one.ours!r:.{SHOWN}}"
 
 
 def lines(found: Iterator[tuple[Cell, str]]) -> list[str]:
