@@ -40,7 +40,11 @@ _ISOLATION_LEVELS = (0, 1)
 _READ_COMMITTED = 1
 _NO_REPLICA = {"replica_id": -1, "replica_epoch": -1}
 _FIRST_VERSION_BY_ID = 13
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_NOT_READ = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 """These answers name no aborted transactions, not even to who reads what is not committed."""
 _UNKNOWN_ID = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
 _NEGATIVE_BYTES = FetchResult(ErrorCode.INVALID_REQUEST)
@@ -307,7 +311,7 @@ def _partition(index: int, result: FetchResult) -> wire.FetchResponsePartitionDa
         "records": result.records,
         "current_leader": current_leader(result.current_leader),
     }
-    if result.error in _UNKNOWN:
+    if result.error in _NOT_READ:
         answer["aborted_transactions"] = ()
     elif result.aborted_transactions is not None:
         answer["aborted_transactions"] = [

@@ -45,8 +45,8 @@ HEAD = """# Access rules: what each request needs
 With `authorizer.class.name` set, brokers decide on every request as Apache Kafka does. This page is
 its table of operations and resources, with the answers to it: {cells} cells, each one request of a
 user of its own. The same requests go through real sockets to raftctl and to Apache Kafka {version},
-and a test compares all cells. For a refused request it compares the whole answer, which must not
-show more than Apache Kafka's.
+and a test compares all cells. For a refused request it compares the whole answer but its texts: it
+must not show more than Apache Kafka's.
 
 ## Cases
 

@@ -44,7 +44,6 @@ def _of_topics(
     operation: Operation,
     topic: Body,
     body: Body,
-    key: str = "topics",
     also: Sequence[Right] = (),
     **more: Any,
 ) -> Row:
@@ -54,13 +53,17 @@ def _of_topics(
     if api not in (ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
         listed = [{field: name, **topic} for name in BOTH]
     rights = [(operation, TOPIC, SHARED), *also]
-    return Row(api, operation, TOPIC, {**body, key: listed}, HOW, also=rights, **more)
+    return Row(api, operation, TOPIC, {**body, "topics": listed}, HOW, also=rights, **more)
 
 
 def _records() -> Iterator[Row]:
+    # Not to the shared topic: the offset of its batch depends on the other cells.
+    both = ["$r", "$t"]
     written = {"partition_data": [{"index": 0, "records": batch(b"v")}]}
     settings = {"acks": -1, "timeout_ms": 1000, "transactional_id": None}
-    yield _of_topics(ApiKey.PRODUCE, WRITE, written, settings, "topic_data", topics=["$r"])
+    sent = {**settings, "topic_data": [{"name": name, **written} for name in both]}
+    also = [(WRITE, TOPIC, "$t")]
+    yield Row(ApiKey.PRODUCE, WRITE, TOPIC, sent, HOW, also=also, topics=both)
     place = {"partition": 0, "current_leader_epoch": -1, "partition_max_bytes": 1000}
     place |= {"last_fetched_epoch": -1, "log_start_offset": -1}
     state = {"replica_state": {"replica_id": -1, "replica_epoch": -1}}

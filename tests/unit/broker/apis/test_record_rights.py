@@ -137,6 +137,8 @@ async def test_the_id_of_a_topic_that_may_not_be_read_does_not_reveal_its_name(
     answer = await ask(broker, ApiKey.FETCH, 13, message)
     assert codes(answer) == {TOPIC_ID: REFUSED, U_ID: ErrorCode.NONE}
     assert "topic" not in answer["responses"][0]
+    # As of a topic that is not there.
+    assert answer["responses"][0]["partitions"][0]["aborted_transactions"] == []
     assert [one.partition.topic for one in broker.replicas.fetches[-1][1]] == ["u"]
 
 
