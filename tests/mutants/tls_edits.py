@@ -76,7 +76,7 @@ EDITS = (
         "node._http_access:_operation",
         "Operation.CLUSTER_ACTION",
         "Operation.DESCRIBE",
-        "unit/raftctl/node/test_secure_controllers.py::test_who_is_no_node_makes_no_call",
+        "unit/raftctl/node/test_secure_controllers.py::test_who_is_no_node_makes_no_call[alice]",
     ),
     Edit(
         "password_of_a_jks_store_is_not_checked",
