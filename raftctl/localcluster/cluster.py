@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.localcluster.layout import (
+    BROKER_LISTENER,
     HOST,
     ClusterLayout,
     LocalNode,
@@ -290,8 +291,15 @@ class LocalCluster:
 
     def _serves(self, broker: LocalNode, timeout_s: float) -> bool:
         """Whether the broker answers Kafka's clients; one of another plug-in need not."""
-        plugin = dict(self.layout.overrides).get("broker.plugin", "kafka")
-        return plugin not in KAFKA_PLUGINS or serves(broker.host, broker.port, timeout_s)
+        # Here, since other commands pay for what this module imports.
+        from raftctl.config.addresses import parse_protocols
+
+        keys = dict(self.layout.overrides)
+        protocols = parse_protocols(keys.get("listener.security.protocol.map", ""))
+        encrypted = protocols.get(BROKER_LISTENER, "").endswith("SSL")
+        return keys.get("broker.plugin", "kafka") not in KAFKA_PLUGINS or serves(
+            broker.host, broker.port, timeout_s, encrypted=encrypted
+        )
 
     def _check_port(self, node: LocalNode) -> None:
         if node.host == HOST and not is_free(node.port):

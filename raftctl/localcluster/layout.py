@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 HOST = "127.0.0.1"
+BROKER_LISTENER = "PLAINTEXT"
+"""What the brokers' listener is called, whatever it speaks."""
 FIRST_CONTROLLER_ID = 101
 CONTROLLERS_MAX = 9
 BROKERS_MAX = 100
@@ -130,7 +132,7 @@ def initial_controllers(layout: ClusterLayout, new_id: Callable[[], str]) -> str
 
 def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> dict[str, str]:
     """Return the keys and values that configure the node; `layout.overrides` win."""
-    listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+    listener = "CONTROLLER" if node.role == "controller" else BROKER_LISTENER
     key = BOOTSTRAP_SERVERS if layout.dynamic else STATIC_VOTERS
     named = (
         one.address if layout.dynamic else f"{one.node_id}@{one.address}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import socket
+import ssl
 import struct
 from functools import cache
 from typing import TYPE_CHECKING
@@ -81,11 +83,28 @@ def _listen(port: int) -> socket.socket | None:
     return listening
 
 
-def serves(host: str, port: int, timeout_s: float) -> bool:
-    """Return whether a broker answers a request there; an unregistered one makes it wait."""
+def serves(host: str, port: int, timeout_s: float, *, encrypted: bool = False) -> bool:
+    """Return whether a broker answers a request there; an unregistered one makes it wait.
+
+    One that asks for the certificate of a client is taken to serve: there is none to show.
+    """
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        with contextlib.ExitStack() as stack:
+            plain = socket.create_connection((host, port), timeout=timeout_s)
+            connection = stack.enter_context(plain)
+            if encrypted:
+                connection = stack.enter_context(_unverified().wrap_socket(connection))
             connection.sendall(API_VERSIONS_REQUEST)
             return bool(connection.recv(1))
+    except ssl.SSLError:
+        return encrypted
     except OSError:
         return False
+
+
+def _unverified() -> ssl.SSLContext:
+    """Return what is enough to ask whether somebody is there: nothing secret is sent."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

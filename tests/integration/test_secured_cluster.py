@@ -6,6 +6,7 @@ do what a rule allows (rows S3, S4, S6).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from tests.integration.clusters import running_cluster, wait_healthy, wait_until
+from tests.kit.certificates import Authority
 from tests.kit.topics import create_topic
 
 if TYPE_CHECKING:
@@ -36,24 +38,47 @@ SECURED = {
 }
 
 
-def settings(bootstrap: str, user: str, word: str = "") -> dict[str, Any]:
-    """How a client of librdkafka logs in."""
+def encrypted(directory: Path) -> dict[str, str]:
+    """The same over TLS, with certificates in a directory."""
+    authority = Authority()
     return {
-        "bootstrap.servers": bootstrap,
-        "security.protocol": "SASL_PLAINTEXT",
+        **SECURED,
+        "listener.security.protocol.map": "PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": authority.issue().store(directory / "node.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": authority.store(directory / "ca.pem"),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Where clients connect, and whom they trust; None: without TLS."""
+
+    bootstrap: str
+    authority: str | None = None
+
+
+def settings(entrance: Entrance, user: str, word: str = "") -> dict[str, Any]:
+    """How a client of librdkafka logs in."""
+    tls = {} if entrance.authority is None else {"ssl.ca.location": entrance.authority}
+    return {
+        **tls,
+        "bootstrap.servers": entrance.bootstrap,
+        "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": user,
         "sasl.password": word or WORDS[user],
     }
 
 
-def refusal(bootstrap: str, user: str, word: str = "") -> int | None:
+def refusal(entrance: Entrance, user: str, word: str = "") -> int | None:
     """The code with which a record is refused; None if it is acknowledged."""
     found: list[KafkaError | None] = []
     failures: list[KafkaError] = []
     producer = Producer(
         {
-            **settings(bootstrap, user, word),
+            **settings(entrance, user, word),
             "enable.idempotence": False,
             "message.timeout.ms": 5_000,
             "error_cb": failures.append,
@@ -67,18 +92,23 @@ def refusal(bootstrap: str, user: str, word: str = "") -> int | None:
     return None if error is None else error.code()
 
 
-@pytest.mark.req("S3", "S4", "S6")
-def test_who_logs_in_may_do_what_a_rule_allows(tmp_path: Path) -> None:
-    with running_cluster(tmp_path, 1, 2, SECURED) as cluster:
-        bootstrap = cluster.layout.bootstrap
-        admin = AdminClient(settings(bootstrap, "admin"))
+@pytest.mark.req("S2", "S3", "S4", "S6")
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_who_logs_in_may_do_what_a_rule_allows(tmp_path: Path, protocol: str) -> None:
+    (tmp_path / "certificates").mkdir()
+    is_encrypted = protocol == "SASL_SSL"
+    keys = encrypted(tmp_path / "certificates") if is_encrypted else SECURED
+    with running_cluster(tmp_path / "cluster", 1, 2, keys) as cluster:
+        authority = keys.get("ssl.truststore.location")
+        entrance = Entrance(cluster.layout.bootstrap, authority)
+        admin = AdminClient(settings(entrance, "admin"))
         create_topic(admin, TOPIC, 1, 2, {"min.insync.replicas": "2"}, TIMEOUT_S)
         # Followers log in: else no record would be acknowledged.
         wait_healthy(cluster)
-        assert refusal(bootstrap, "admin") is None
-        assert refusal(bootstrap, "alice", "not hers") == KafkaError._AUTHENTICATION
+        assert refusal(entrance, "admin") is None
+        assert refusal(entrance, "alice", "not hers") == KafkaError._AUTHENTICATION
         denied = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._MSG_TIMED_OUT)
-        assert refusal(bootstrap, "alice") in denied
+        assert refusal(entrance, "alice") in denied
         write = AclBinding(
             ResourceType.TOPIC,
             TOPIC,
@@ -90,7 +120,7 @@ def test_who_logs_in_may_do_what_a_rule_allows(tmp_path: Path) -> None:
         )
         for done in admin.create_acls([write]).values():
             done.result(TIMEOUT_S)
-        wait_until(lambda: refusal(bootstrap, "alice") is None, "alice may write")
-        assert refusal(bootstrap, "mallory") in denied
+        wait_until(lambda: refusal(entrance, "alice") is None, "alice may write")
+        assert refusal(entrance, "mallory") in denied
         log = "".join(cluster.log_path(node).read_text() for node in cluster.layout.brokers)
         assert [name for name, word in WORDS.items() if len(word) > 1 and word in log] == []

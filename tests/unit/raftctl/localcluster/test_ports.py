@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 
 from raftctl.errors import ConfigError
 from raftctl.localcluster.layout import HOST
 from raftctl.localcluster.ports import free_ports, is_free, serves
+from tests.kit.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TIMEOUT_S = 0.1
 
@@ -67,3 +74,31 @@ def test_a_broker_that_answers_serves() -> None:
         asked = pool.submit(answer_one)
         assert serves(HOST, server.getsockname()[1], 10)
         assert asked.result() == bytes.fromhex("0000000a 0012 0000 00000000 ffff")
+
+
+@pytest.mark.req("S2")
+@pytest.mark.parametrize("asks_for_certificates", [False, True])
+def test_a_broker_that_speaks_tls_serves(tmp_path: Path, asks_for_certificates: bool) -> None:
+    authority = Authority()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue().store(tmp_path / "node.pem"))
+    if asks_for_certificates:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(authority.store(tmp_path / "ca.pem"))
+
+    def answer_one() -> None:
+        plain, _ = server.accept()
+        with plain, contextlib.suppress(ssl.SSLError):
+            connection = context.wrap_socket(plain, server_side=True)
+            connection.sendall(connection.recv(100))
+            connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(answer_one)
+        assert serves(HOST, server.getsockname()[1], 10, encrypted=True)
+        asked.result()
+
+
+def test_what_does_not_answer_in_tls_does_not_serve() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert not serves(HOST, server.getsockname()[1], TIMEOUT_S, encrypted=True)

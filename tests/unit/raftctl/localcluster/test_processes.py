@@ -143,7 +143,7 @@ def test_brokers_need_not_answer_in_the_same_moment(
     made = LocalCluster(tmp_path, make_layout("cluster", [3], [1, 2], {}))
     answers = iter([True, False, True])
     told = ClusterStatus({"c": answer(101, role="leader", brokers=[broker(1), broker(2)])})
-    monkeypatch.setattr(cluster_module, "serves", lambda *_: next(answers))
+    monkeypatch.setattr(cluster_module, "serves", lambda *_, **__: next(answers))
     monkeypatch.setattr(LocalCluster, "status", lambda _: told)
     monkeypatch.setattr(LocalCluster, "check_none_stopped", lambda _: None)
     assert made.wait_ready(60, lambda _: None).active_brokers == [1, 2]
