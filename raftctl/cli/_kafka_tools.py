@@ -105,7 +105,7 @@ _ONE_GROUP = "name one group; raftctl groups list shows all"
 REFUSED: Mapping[tuple[str, ...], Mapping[str, str]] = {
     (): {
         "--zookeeper": "write --bootstrap-server HOST:PORT; there is no ZooKeeper",
-        "--command-config": "leave it out; connections need no security settings",
+        "--command-config": "commands do not log in: name a PLAINTEXT listener for operators",
     },
     ("topics", "describe"): {
         option: f"write raftctl partitions list {option}"
