@@ -7,9 +7,9 @@ from tests.mutants.edit import Edit
 _RULES = "security._rules:"
 _STANDARD = "security._standard:StandardAuthorizer."
 _UNIT = "unit/raftctl/security/test_standard.py::"
-_MODEL = (
-    "unit/raftctl/security/test_standard_model.py::test_every_decision_is_the_one_by_definition"
-)
+_DECIDES = f"{_UNIT}test_a_decision_is_that_of_the_rules"
+_OF_TYPE = f"{_UNIT}test_whether_something_of_a_type_is_allowed"
+_GONE = f"{_UNIT}test_nothing_is_left_of_rules_that_are_gone"
 
 EDITS = (
     Edit(
@@ -17,98 +17,98 @@ EDITS = (
         f"{_RULES}_TypeIndex._matching",
         "self._prefixes.items()",
         "()",
-        _MODEL,
+        f"{_DECIDES}[prefix]",
     ),
     Edit(
         "prefixes_are_looked_up_by_the_whole_name",
         f"{_RULES}_TypeIndex._matching",
         "names.get(name[:length])",
         "names.get(name)",
-        _MODEL,
+        f"{_DECIDES}[prefix]",
     ),
     Edit(
         "rule_for_every_name_is_ignored",
         f"{_RULES}_TypeIndex._matching",
         "(name, WILDCARD)",
         "(name,)",
-        _MODEL,
+        f"{_DECIDES}[wildcard]",
     ),
     Edit(
         "first_rule_that_allows_wins_over_a_deny",
         f"{_RULES}_TypeIndex.decide",
         "if denied := mask & denying:",
         "if not decision.allowed and (denied := mask & denying):",
-        _MODEL,
+        f"{_DECIDES}[a wider deny wins]",
     ),
     Edit(
         "deny_does_not_win",
         f"{_RULES}_TypeIndex.decide",
         "if denied := mask & denying:",
         "if (denied := mask & denying) and not mask & allowing:",
-        _MODEL,
+        f"{_DECIDES}[deny wins]",
     ),
     Edit(
         "host_of_a_rule_is_ignored",
         f"{_RULES}_subject",
         "if rule.host == WILDCARD",
         "if True",
-        _MODEL,
+        f"{_DECIDES}[host]",
     ),
     Edit(
         "rules_for_everybody_at_a_host_are_ignored",
         f"{_RULES}_subjects",
         ", (EVERYBODY, host)",
         "",
-        _MODEL,
+        f"{_DECIDES}[everybody at a host]",
     ),
     Edit(
         "rules_for_everybody_are_ignored",
         f"{_RULES}_subjects",
         "principal, (principal, host), EVERYBODY, (EVERYBODY, host)",
         "principal, (principal, host)",
-        _MODEL,
+        f"{_DECIDES}[everybody]",
     ),
     Edit(
         "wildcard_deny_is_ignored_by_type",
         f"{_RULES}_TypeIndex.some_allowed",
         "if _has(everything, subjects, denying):",
         "if False:",
-        _MODEL,
+        f"{_OF_TYPE}[all denied]",
     ),
     Edit(
         "prefix_that_denies_does_not_dominate",
         f"{_RULES}_TypeIndex._is_dominated",
         "names.get(name[:length])",
         "None",
-        _MODEL,
+        f"{_OF_TYPE}[a prefix denies a literal]",
     ),
     Edit(
         "literal_that_denies_dominates_a_prefix",
         f"{_RULES}_TypeIndex._is_dominated",
         "pattern_type == _LITERAL and _has(self._literal[name]",
         "_has(self._literal.get(name, _NO_RULES)",
-        _MODEL,
+        f"{_OF_TYPE}[a literal denies one of many]",
     ),
     Edit(
         "removed_rule_is_still_found_by_type",
         f"{_RULES}_TypeIndex.remove",
         "if bit <= _ALL_ALLOWED:",
         "if False:",
-        _MODEL,
+        _GONE,
     ),
     Edit(
         "length_without_prefixes_stays",
         f"{_RULES}_TypeIndex.remove",
         "del self._prefixes[length]",
         "pass",
-        f"{_UNIT}test_nothing_is_left_of_rules_that_are_gone",
+        _GONE,
     ),
     Edit(
         "removal_takes_the_other_rules_of_the_subject",
         f"{_RULES}_TypeIndex.remove",
         "mask & ~bit",
         "0",
-        _MODEL,
+        _GONE,
     ),
     Edit(
         "rule_that_two_entries_have_goes_with_the_first",
@@ -171,7 +171,7 @@ EDITS = (
         f"{_STANDARD}authorize",
         "self._decisions.get((requester, action))",
         "next((was for (_, asked), was in self._decisions.items() if asked == action), None)",
-        _MODEL,
+        f"{_DECIDES}[user]",
     ),
     Edit(
         "denials_of_lists_are_logged",
