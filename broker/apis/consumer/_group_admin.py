@@ -104,7 +104,8 @@ async def handle_list(
     types = frozenset(kind.lower() for kind in body.get("types_filter", ()))
     groups = EncodedArray(request.api_key, request.version, "groups")
     describe, cluster = Operation.DESCRIBE, ResourceType.CLUSTER
-    sees_all = is_allowed(context, request, describe, cluster, CLUSTER_NAME)
+    # Nobody has asked for the cluster, nor for a group by its name.
+    sees_all = is_allowed(context, request, describe, cluster, CLUSTER_NAME, log_if_denied=False)
     for shard in list(context.groups.shards()):
         try:
             async for group_ids in _some_at_a_time(context, shard):
@@ -124,7 +125,8 @@ def _described(
 ) -> list[wire.ListedGroup]:
     """Return those of the groups that the client may describe."""
     names = (one["group_id"] for one in groups)
-    denied = denied_names(context, request, Operation.DESCRIBE, ResourceType.GROUP, names)
+    describe, kind = Operation.DESCRIBE, ResourceType.GROUP
+    denied = denied_names(context, request, describe, kind, names, log_if_denied=False)
     return [one for one in groups if one["group_id"] not in denied]
 
 

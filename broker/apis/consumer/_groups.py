@@ -232,7 +232,8 @@ def _may_describe(context: ApiContext, request: Request[Any]) -> Callable[[str],
     """Return whether the member may describe a topic; None if everybody may."""
     if context.authorizer is None:
         return None
-    return partial(is_allowed, context, request, Operation.DESCRIBE, ResourceType.TOPIC)
+    topic = ResourceType.TOPIC
+    return partial(is_allowed, context, request, Operation.DESCRIBE, topic, log_if_denied=False)
 
 
 def _overrides(context: ApiContext, group_id: str) -> dict[str, str]:

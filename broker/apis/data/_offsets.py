@@ -173,7 +173,7 @@ def _not_described(
     context: ApiContext, request: Request[wire.OffsetForLeaderEpochRequest]
 ) -> frozenset[str]:
     action, cluster = Operation.CLUSTER_ACTION, ResourceType.CLUSTER
-    if is_allowed(context, request, action, cluster, CLUSTER_NAME):
+    if is_allowed(context, request, action, cluster, CLUSTER_NAME, log_if_denied=False):
         return frozenset()
     names = (topic["topic"] for topic in request.body["topics"])
     return denied_names(context, request, Operation.DESCRIBE, ResourceType.TOPIC, names)

@@ -79,17 +79,22 @@ def denied_names(
     operation: Operation,
     resource_type: ResourceType,
     names: Iterable[str],
+    *,
+    log_if_denied: bool = True,
 ) -> frozenset[str]:
     """Return those names of resources on which the operation is denied; asks once a name."""
     authorizer = context.authorizer
     if authorizer is None:
         return _NONE
     requester = request.context.connection.requester
-    return frozenset(
+    denied = [
         name
         for name in dict.fromkeys(names)
-        if not authorizer.authorize(requester, Action(operation, resource_type, name))
-    )
+        if not authorizer.authorize(
+            requester, Action(operation, resource_type, name, True, log_if_denied)
+        )
+    ]
+    return frozenset(denied) if denied else _NONE
 
 
 def is_allowed_somewhere(

@@ -40,7 +40,8 @@ def handle_markers(
     Raises KafkaError(CLUSTER_AUTHORIZATION_FAILED) for a client that may neither alter the cluster,
     as an operator does who ends a transaction, nor act for it, as a coordinator does.
     """
-    if not is_allowed(context, request, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+    alter, cluster = Operation.ALTER, ResourceType.CLUSTER
+    if not is_allowed(context, request, alter, cluster, CLUSTER_NAME, log_if_denied=False):
         require(context, request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     # The request has no timeout. The coordinator sends a marker again until it is written.
     body = request.body

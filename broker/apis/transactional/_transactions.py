@@ -74,7 +74,7 @@ async def handle_init(
 
 def _may_be_idempotent(context: ApiContext, request: Request[wire.InitProducerIdRequest]) -> bool:
     action, cluster = Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER
-    if is_allowed(context, request, action, cluster, CLUSTER_NAME):
+    if is_allowed(context, request, action, cluster, CLUSTER_NAME, log_if_denied=False):
         return True
     return is_allowed_somewhere(context, request, Operation.WRITE, ResourceType.TOPIC)
 

@@ -476,6 +476,39 @@ async def test_one_of_two_rights_is_enough(
     await stop(broker)
 
 
+@pytest.mark.parametrize(
+    ("key", "message", "probe"),
+    [
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, {"replica_id": -1, "topics": EPOCHS}, on_cluster(ACT)),
+        (ApiKey.WRITE_TXN_MARKERS, MARKERS, on_cluster(ALTER)),
+        (
+            ApiKey.INIT_PRODUCER_ID,
+            {**INIT, "transactional_id": None},
+            on_cluster(Operation.IDEMPOTENT_WRITE),
+        ),
+        (ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []}, on_cluster(DESCRIBE)),
+        (ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []}, on_group(DESCRIBE)),
+        (
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            {**HEARTBEAT, "subscribed_topic_names": None, "subscribed_topic_regex": "t"},
+            on_topic(DESCRIBE),
+        ),
+    ],
+    ids=str,
+)
+async def test_what_nobody_has_asked_for_is_not_logged_as_denied(
+    key: ApiKey, message: dict[str, Any], probe: Action
+) -> None:
+    broker = await prepared()
+    if key is ApiKey.LIST_GROUPS:
+        await ask(broker, ApiKey.OFFSET_COMMIT, 8, COMMIT)
+    authorizer = authorize(broker, on_cluster(DESCRIBE), probe)
+    await ask(broker, key, SERVED[key][-1], message)
+    (asked,) = [action for _, action in authorizer.asked if action[:3] == probe[:3]]
+    assert (asked.log_if_allowed, asked.log_if_denied) == (True, False)
+    await stop(broker)
+
+
 # --- lists, from which is left out what may not be seen -------------------------------------------
 
 
