@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tests.peers.differential.playing import System
 
 BOUND = 200_000
-RATE_S, WARM_UP_S = 30.0, 12.0
+RATE_S, WARM_UP_S, ALONE_S = 30.0, 12.0, 10.0
 
 
 @pytest.mark.req("S5")
 @pytest.mark.timeout(INSTALL_TIMEOUT_S + 300)
 @pytest.mark.xdist_group("differential")
-def test_throttle_times_are_apache_kafkas_and_a_bound_is_kept(tmp_path: Path) -> None:
+def test_throttle_times_are_apache_kafkas(tmp_path: Path) -> None:
     need("java", "mvn")
     with installing():
         jars = kafka_jars(KAFKA_VERSION, CACHE)
@@ -41,13 +41,30 @@ def test_throttle_times_are_apache_kafkas_and_a_bound_is_kept(tmp_path: Path) ->
                     trace.answers.pop()
                 assert sum(one[2] > 0 for one in trace.answers) >= 2, (system.name, trace)
                 assert mismatches(name, trace) == [], (system.name, trace)
-        rate, p99_s = asyncio.run(rate_and_others_p99(ours))
-    assert abs(rate / BOUND - 1) <= 0.03, rate
-    assert p99_s < 0.005, p99_s
 
 
-async def rate_and_others_p99(system: System) -> tuple[float, float]:
-    """(bytes a second of a client that sends all it can, p99 of another's requests)."""
+@pytest.mark.req("S5")
+@pytest.mark.timeout(INSTALL_TIMEOUT_S + 300)
+@pytest.mark.xdist_group("differential")
+def test_a_throttled_client_is_kept_to_its_bound_and_delays_nobody(tmp_path: Path) -> None:
+    need("java", "mvn")
+    with installing():
+        jars = kafka_jars(KAFKA_VERSION, CACHE)
+    with both(tmp_path, jars) as (kafka, ours):
+        theirs, _, _ = asyncio.run(greedy_beside_another(kafka))
+        rate, alone_s, beside_s = asyncio.run(greedy_beside_another(ours))
+    # Such a client bursts every ten seconds, so half a minute swings: see test_rates.py.
+    assert 0.74 <= theirs / BOUND <= 1.13, theirs
+    assert 0.74 <= rate / BOUND <= 1.13, rate
+    assert beside_s - alone_s < 0.005, (alone_s, beside_s)
+
+
+def p99(waits: list[float]) -> float:
+    return sorted(waits)[len(waits) * 99 // 100]
+
+
+async def greedy_beside_another(system: System) -> tuple[float, float, float]:
+    """Bytes a second of a client that sends all it can; p99 of another without it and beside it."""
     await with_topic(system, "bounded")
     await bounded(system, "greedy", "producer_byte_rate", BOUND)
     greedy, other = await Asking.to(system, "greedy"), await Asking.to(system, "other")
@@ -61,6 +78,9 @@ async def rate_and_others_p99(system: System) -> tuple[float, float]:
             await asyncio.sleep(0.01)
 
     watching = asyncio.create_task(watch())
+    await asyncio.sleep(ALONE_S)
+    alone_s = p99(waits)
+    waits.clear()
     began, first_s, last_s, sent = time.monotonic(), 0.0, 0.0, 0
     while last_s < WARM_UP_S + RATE_S:
         _, size, _ = await greedy.ask(ApiKey.PRODUCE, 9, produced("bounded", 10_000))
@@ -70,4 +90,7 @@ async def rate_and_others_p99(system: System) -> tuple[float, float]:
         elif last_s >= WARM_UP_S:
             first_s = last_s
     watching.cancel()
-    return sent / (last_s - first_s), sorted(waits)[len(waits) * 99 // 100]
+    await asyncio.wait([watching])
+    for client in (greedy, other):
+        await client.close()
+    return sent / (last_s - first_s), alone_s, p99(waits)
