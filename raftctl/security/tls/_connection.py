@@ -1,7 +1,7 @@
 """A connection of TLS: a protocol between the event loop's transport and another protocol.
 
 asyncio's own does handshakes on the event loop, one of which takes as long as tens of requests, and
-copies what it reads once more. Here a handshake is made of steps on other threads (`Handshakes`).
+gives no reason when one fails. Here a handshake is made of steps on other threads (`Handshakes`).
 What comes in goes through one buffer that all connections of a listener share: the event loop fills
 it and hands it over in one call. Then it is decrypted into the inner protocol's own buffer.
 """

@@ -79,10 +79,16 @@ def _identify(context: ssl.SSLContext, identity: Identity, listener: str) -> Non
 def _trust(
     context: ssl.SSLContext, settings: TlsSettings, files: FileSystem, listener: str
 ) -> None:
-    trusted = load_trusted(settings, files, listener)
-    context.load_verify_locations(
-        cadata=b"".join(one.public_bytes(Encoding.DER) for one in trusted)
+    trusted = b"".join(
+        one.public_bytes(Encoding.DER) for one in load_trusted(settings, files, listener)
     )
+    try:
+        context.load_verify_locations(cadata=trusted)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"ssl.truststore{_owner(listener)}: OpenSSL does not take a certificate of it "
+            f"({error.reason}): take it out"
+        ) from error
     # What is in the trust store is trusted, be it a root or not.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 

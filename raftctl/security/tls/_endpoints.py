@@ -40,13 +40,12 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 class _Loaded(NamedTuple):
     """What came of loading the stores."""
 
-    settings: TlsSettings
     stamp: Stamp
     outcome: ssl.SSLContext | ConfigError
 
 
 class ReloadedContext:
-    """A context, made again when the stores or the settings change."""
+    """A context, made again when a file of its stores changes."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class ReloadedContext:
         self._runtime = runtime
         self._handshakes = handshakes
         self._log = log
-        self._stamp = self._look(settings)
+        self._stamp = self._look()
         self.newest = make(settings)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -86,13 +85,9 @@ class ReloadedContext:
             self._timer.cancel()
             self._timer = None
 
-    def use(self, settings: TlsSettings) -> None:
-        """Change to other settings, once a context can be made of them."""
-        self._submit(lambda: self._load(settings))
-
-    def _look(self, settings: TlsSettings) -> Stamp:
+    def _look(self) -> Stamp:
         found: list[tuple[str, int | None]] = []
-        for store in (settings.keystore, settings.truststore):
+        for store in (self._settings.keystore, self._settings.truststore):
             if store.location:
                 try:
                     found.append((store.location, self._runtime.files.modified_ms(store.location)))
@@ -101,23 +96,18 @@ class ReloadedContext:
         return tuple(found)
 
     def _look_aside(self) -> None:
-        self._submit(self._load_if_changed)
-
-    def _submit(self, call: Callable[[], _Loaded | None]) -> None:
         if not self._handshakes.is_closed:
-            self._handshakes.run(call).add_done_callback(self._take)
+            self._handshakes.run(self._load_if_changed).add_done_callback(self._take)
 
     def _load_if_changed(self) -> _Loaded | None:
-        settings = self._settings
-        return None if self._look(settings) == self._stamp else self._load(settings)
-
-    def _load(self, settings: TlsSettings) -> _Loaded:
-        """Make a context; called on a worker."""
-        stamp = self._look(settings)
+        """Make a context if a file has changed; called on a worker."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return None
         try:
-            return _Loaded(settings, stamp, self._make(settings))
+            return _Loaded(stamp, self._make(self._settings))
         except ConfigError as error:
-            return _Loaded(settings, stamp, error)
+            return _Loaded(stamp, error)
 
     def _take(self, future: asyncio.Future[_Loaded | None]) -> None:
         if self._timer is not None:
@@ -126,14 +116,13 @@ class ReloadedContext:
         loaded = future.result()
         if loaded is None:
             return
+        self._stamp = loaded.stamp
         if isinstance(loaded.outcome, ConfigError):
-            if loaded.settings == self._settings:
-                self._stamp = loaded.stamp
             self._log.error(
                 "certificates_not_reloaded", reason=str(loaded.outcome), effect="the old ones stay"
             )
             return
-        self._settings, self._stamp, self.newest = loaded.settings, loaded.stamp, loaded.outcome
+        self.newest = loaded.outcome
         self._log.info("certificates_reloaded")
 
 
@@ -169,9 +158,6 @@ class TlsListener:
             handshakes,
             log,
         )
-
-        self.use = self.context.use
-        """Change to other settings, once they can be in force."""
 
     def wrap(
         self, inner: asyncio.BaseProtocol, identify: Callable[[str | None], None]

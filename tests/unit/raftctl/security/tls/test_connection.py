@@ -583,32 +583,21 @@ async def test_a_file_that_cannot_be_used_leaves_the_old_one_with_one_line(
         assert await serial(server.port, authority) != old
 
 
-async def test_other_settings_take_the_place_of_the_old(
-    settings: TlsSettings, authority: Authority
-) -> None:
-    async with serving(settings) as server:
-        old = await serial(server.port, authority)
-        broken = replace(settings, keystore=StoreSettings("PEM", location="/none"))
-        server.tls.use(broken)
-        await until(lambda: events(server) == ["certificates_not_reloaded"])
-        assert await serial(server.port, authority) == old
-        server.tls.use(replace(settings, keystore=identified(authority.issue())))
-        await until(lambda: events(server)[-1] == "certificates_reloaded")
-        assert await serial(server.port, authority) != old
-
-
 async def test_who_is_trusted_no_more_does_not_resume_a_session(
-    settings: TlsSettings, authority: Authority
+    settings: TlsSettings,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A ticket has the certificate in it that was accepted once; another context takes none."""
-    other = Authority("Other")
+    monkeypatch.setattr(_endpoints, "RELOAD_S", 0.02)
+    trusted = StoreSettings("PEM", location=authority.store(tmp_path / "trusted.pem"))
     context = plain_client(authority, authority.issue("alice"))
-    async with serving(replace(settings, client_auth="required")) as server:
+    settings = replace(settings, client_auth="required", truststore=trusted)
+    async with serving(settings) as server:
         _, writer = await ask(server, context)
-        session = writer.get_extra_info("ssl_object").session
-        assert session.has_ticket
-        changed = replace(settings, client_auth="required", truststore=trusting(other))
-        server.tls.use(changed)
+        assert writer.get_extra_info("ssl_object").session.has_ticket
+        Authority("Other").store(tmp_path / "trusted.pem")
         await until(lambda: events(server) == ["certificates_reloaded"])
         assert "certificate" in await rejected(server, context)
 
