@@ -166,6 +166,12 @@ def test_a_wrong_password_is_named_by_its_key(issued: Issued, tmp_path: Path) ->
     assert "ssl.key.password does not open the private key" in problem(wrong)
 
 
+def test_a_trust_store_of_somebody_else_is_not_taken() -> None:
+    """Its digest is what shows that nobody has put another certificate in."""
+    wrong = truststore(type="JKS", location=str(HERE / "trusted.jks"), password=SECRET)
+    assert problem(wrong, trusted=True).startswith("ssl.truststore.password of listener OUTSIDE: ")
+
+
 def test_keys_that_contradict_each_other_are_errors(issued: Issued, tmp_path: Path) -> None:
     """Apache Kafka refuses the same ones."""
     pair = {"key": issued.key_pem(), "certificates": issued.pem}
