@@ -1,7 +1,8 @@
 """What security costs: `python -m tests.bench.security.main --output FILE [--only CELL]`.
 
 A cell has figures of its own with their goals; nothing is asserted here. `authorizer` is one
-process without a network: a decision of a StandardAuthorizer that has millions of rules.
+process without a network: a decision of a StandardAuthorizer that has millions of rules. `quotas`
+is a client that sends all it can beside another one, to Apache Kafka and to us.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.figures import report
-from tests.bench.security import authorizer
+from tests.bench.security import authorizer, quotas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CELLS = {"authorizer": authorizer.run}
+CELLS = {"authorizer": authorizer.run, "quotas": quotas.run}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
