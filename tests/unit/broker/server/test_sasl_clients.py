@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
 import json
+import re
+import sys
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -119,19 +120,29 @@ def _confluent_error(login: dict[str, Any]) -> str:
     return errors[0]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_kafka_python(mechanism: str) -> None:
-    """One that cannot log in leaves sockets of its own open, hence the filter."""
     async with running_with(KEYS, "t") as broker:
         add_alice(broker)
         await asyncio.to_thread(_kafka_python_sends, broker.address, mechanism, PASSWORD)
         assert Principal("User", "alice") in users(broker)
-        with pytest.raises(Exception, match=r"(?i)auth|bootstrap"):
-            await asyncio.to_thread(_kafka_python_sends, broker.address, mechanism, "wrong")
+        assert re.search("(?i)auth|bootstrap", await _kafka_python_error(broker, mechanism))
         reasons = {str(line["reason"]) for line in broker.events("connection_closed")}
         assert reasons == {f"{mechanism} failed: wrong password, or no such user"}
-        gc.collect()
+
+
+async def _kafka_python_error(broker: FakeBroker, mechanism: str) -> str:
+    """Its last words about a wrong password.
+
+    One that cannot log in leaves sockets of its own open, so it has a process of its own.
+    """
+    call = f"_kafka_python_sends({broker.address!r}, {mechanism!r}, 'wrong')"
+    code = f"from {__name__} import _kafka_python_sends; {call}"
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=pipe)
+    _, said = await asyncio.wait_for(child.communicate(), timeout=60)
+    assert child.returncode
+    return said.decode().strip().splitlines()[-1]
 
 
 def _kafka_python_sends(address: str, mechanism: str, password: str) -> None:

@@ -307,6 +307,10 @@ async def test_a_part_of_a_file_is_sent_over_tls(stores: Stores, tmp_path: Path)
             self.outbox.is_writable = True
             self.go_on()
 
+        def connection_lost(self, exc: Exception | None) -> None:
+            gone.set()
+
+    gone = asyncio.Event()
     runtime = RealRuntime()
     tls = NodeTls(runtime, runtime.log)
     store = StoreSettings("PEM", location=stores.broker)
@@ -319,6 +323,8 @@ async def test_a_part_of_a_file_is_sent_over_tls(stores: Stores, tmp_path: Path)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=stores.context())
         assert await reader.read(-1) == b"head" + data + b"tail"
         writer.transport.abort()
+        await asyncio.wait_for(gone.wait(), timeout=5)
+        await asyncio.sleep(0)
     finally:
         server.close()
         tls.close()
