@@ -29,14 +29,17 @@ _KNOWS_EPOCHS = 9
 _BY_TOPIC_ID = 10
 _FETCHES_IN_BATCHES = 8
 """One OffsetFetch is for several groups then (KIP-709)."""
-_HAS_GROUP_ERROR = 2
-"""From this version on OffsetFetch has a place for the error of the group."""
 _KNOWS_LOADING = 2
 """Producers of earlier versions of TxnOffsetCommit fail if a coordinator loads (KAFKA-7296)."""
 _KNOWS_ABORTABLE = 4
 """TRANSACTION_ABORTABLE is known to TxnOffsetCommit from this version on (KIP-890)."""
 _ADDS_PARTITION = 5
 """From this version on TxnOffsetCommit is of transaction version 2."""
+_LATER = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
 _NONE = CommittedOffset(-1, -1, "", -1)
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -395,8 +398,13 @@ def _fetch_refused(
 ) -> wire.OffsetFetchResponseGroup:
     """Return the error for the group; in version 1, which has no place for it, for each partition
     of `topics`.
+
+    In versions 2 to 7 the errors after which a client asks again stand in both places. aiokafka
+    looks at partitions alone, and would take a group that is not loaded yet for one without
+    offsets. Apache Kafka names no partitions there.
     """
-    named = () if request.version >= _HAS_GROUP_ERROR else topics or ()
+    at_the_top = request.version >= (_FETCHES_IN_BATCHES if error.code in _LATER else 2)
+    named = () if at_the_top else topics or ()
     answers = [_fetched_refused(topic, error) for topic in named]
     return {"group_id": group_id, "topics": answers, "error_code": error.code}
 
