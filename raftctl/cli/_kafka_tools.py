@@ -94,8 +94,16 @@ VALUES: Mapping[tuple[str, ...], Mapping[str, tuple[str, ...]]] = {
         "--shift-by": ("--to", "shift="),
     },
     ("brokers", "log-dirs"): {"--broker-list": ("--broker",)},
-    ("bench", "consume"): {"--messages": ("--num-records",)},
-    ("console", "produce"): {"--broker-list": ("--bootstrap-server",)},
+    ("bench", "consume"): {
+        "--messages": ("--num-records",),
+        "--consumer.config": ("--command-config",),
+    },
+    ("bench", "produce"): {"--producer.config": ("--command-config",)},
+    ("console", "consume"): {"--consumer.config": ("--command-config",)},
+    ("console", "produce"): {
+        "--broker-list": ("--bootstrap-server",),
+        "--producer.config": ("--command-config",),
+    },
     ("quorum",): {"--bootstrap-controller": ("--controllers",)},
     ("storage", "format"): {"-t": ("--cluster-id",), "-c": ("--config",)},
 }
@@ -105,7 +113,6 @@ _ONE_GROUP = "name one group; raftctl groups list shows all"
 REFUSED: Mapping[tuple[str, ...], Mapping[str, str]] = {
     (): {
         "--zookeeper": "write --bootstrap-server HOST:PORT; there is no ZooKeeper",
-        "--command-config": "commands do not log in: name a PLAINTEXT listener for operators",
     },
     ("topics", "describe"): {
         option: f"write raftctl partitions list {option}"
@@ -137,7 +144,8 @@ REFUSED: Mapping[tuple[str, ...], Mapping[str, str]] = {
         "--property": "write --print-key for keys, --command-property for the client",
     },
     ("quorum",): {
-        "--bootstrap-server": "write --controllers HOST:PORT,...; brokers do not answer this"
+        "--bootstrap-server": "write --controllers HOST:PORT,...; brokers do not answer this",
+        "--command-config": "controllers are asked over PLAINTEXT only: leave it out",
     },
 }
 """Command -> options without a counterpart, and what to write instead."""

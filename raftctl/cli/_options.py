@@ -62,6 +62,14 @@ PropertyOption = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A setting of librdkafka's client, e.g. `acks=1`."),
 ]
+CommandConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="How to log in to a secured cluster: the client's .properties, as of Kafka's tools.",
+    ),
+]
 TopicOption = Annotated[
     str,
     typer.Option(

@@ -1,7 +1,8 @@
 """Configuration of a node: Kafka's keys, each defined once.
 
 `load_config(text, overrides)` parses a properties file and returns a frozen `NodeConfig`;
-`make_config` does the same from a mapping. A key has one definition in `keys`: its type,
+`make_config` does the same from a mapping. `parse_client_properties` parses what a client logs in
+with. A key has one definition in `keys`: its type,
 default, bounds and description. `docs/reference/configuration.md` is generated from it.
 `addresses` parses listeners, voters and bootstrap servers; `security` has what a listener asks for
 of TLS, SASL and limits, `NodeConfig.listener_security(name)`. The three modules are public: their
@@ -20,6 +21,7 @@ in force is an error, not a warning. Times are in the unit that the key's name s
 Source: Kafka 4's configuration reference.
 """
 
+from raftctl.config._client import parse_client_properties
 from raftctl.config._definition import Section, key_of
 from raftctl.config._load import KEYS, load_config, make_config, warn_on_stderr
 from raftctl.config._model import SECTIONS, NodeConfig
@@ -35,6 +37,7 @@ __all__ = [
     "key_of",
     "load_config",
     "make_config",
+    "parse_client_properties",
     "parse_properties",
     "refused_keys",
     "warn_on_stderr",

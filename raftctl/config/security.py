@@ -127,6 +127,24 @@ class ListenerSecurity:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientLogin:
+    """A user that logs in by a password."""
+
+    mechanism: str
+    user: str
+    password: SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """How a client connects. `tls` is there with SSL and SASL_SSL, `login` with SASL_*."""
+
+    protocol: SecurityProtocol = "PLAINTEXT"
+    tls: TlsSettings | None = None
+    login: ClientLogin | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ListenerLimits:
     """Bounds of the connections of one listener (KIP-402, KIP-612)."""
 

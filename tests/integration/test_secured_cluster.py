@@ -1,7 +1,7 @@
 """A cluster on which everybody logs in and rules hold: real processes, unmodified clients.
 
 Brokers log in to each other as a super user. Whoever may not log in gets nowhere, and who does may
-do what a rule allows (rows S3, S4, S6).
+do what a rule allows (rows S3, S4, S6, S7).
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from raftctl.cli.main import FAILED, run
 from tests.integration.clusters import running_cluster, wait_healthy, wait_until
 from tests.kit.certificates import Authority
 from tests.kit.topics import create_topic
@@ -72,6 +71,21 @@ def settings(entrance: Entrance, user: str, word: str = "") -> dict[str, Any]:
     }
 
 
+def properties(directory: Path, entrance: Entrance, user: str) -> str:
+    """The path of a file with which Apache Kafka's tools log in."""
+    tls = {"ssl.truststore.type": "PEM", "ssl.truststore.location": entrance.authority}
+    own = f'username="{user}" password="{WORDS[user]}"'
+    keys = {
+        **({} if entrance.authority is None else tls),
+        "security.protocol": settings(entrance, user)["security.protocol"],
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f"{MODULE} required {own};",
+    }
+    path = directory / f"{user}.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    return str(path)
+
+
 def refusal(entrance: Entrance, user: str, word: str = "") -> int | None:
     """The code with which a record is refused; None if it is acknowledged."""
     found: list[KafkaError | None] = []
@@ -92,7 +106,7 @@ def refusal(entrance: Entrance, user: str, word: str = "") -> int | None:
     return None if error is None else error.code()
 
 
-@pytest.mark.req("S2", "S3", "S4", "S6")
+@pytest.mark.req("S2", "S3", "S4", "S6", "S7")
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_who_logs_in_may_do_what_a_rule_allows(tmp_path: Path, protocol: str) -> None:
     (tmp_path / "certificates").mkdir()
@@ -109,17 +123,13 @@ def test_who_logs_in_may_do_what_a_rule_allows(tmp_path: Path, protocol: str) ->
         assert refusal(entrance, "alice", "not hers") == KafkaError._AUTHENTICATION
         denied = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._MSG_TIMED_OUT)
         assert refusal(entrance, "alice") in denied
-        write = AclBinding(
-            ResourceType.TOPIC,
-            TOPIC,
-            ResourcePatternType.LITERAL,
-            "User:alice",
-            "*",
-            AclOperation.WRITE,
-            AclPermissionType.ALLOW,
-        )
-        for done in admin.create_acls([write]).values():
-            done.result(TIMEOUT_S)
+        rule = ("--topic", TOPIC, "--allow-principal", "User:alice", "--operation", "Write")
+        where = ("--bootstrap-server", entrance.bootstrap)
+        alice = ("--command-config", properties(tmp_path, entrance, "alice"))
+        assert run(["acls", "add", *rule, *where, *alice]) == FAILED
+        assert refusal(entrance, "alice") in denied
+        operator = ("--command-config", properties(tmp_path, entrance, "admin"))
+        assert run(["acls", "add", *rule, *where, *operator]) == 0
         wait_until(lambda: refusal(entrance, "alice") is None, "alice may write")
         assert refusal(entrance, "mallory") in denied
         log = "".join(cluster.log_path(node).read_text() for node in cluster.layout.brokers)

@@ -7,6 +7,8 @@ from tests.mutants.edit import Edit
 _LISTENERS = "unit/raftctl/config/test_listeners.py"
 _KEYS = "unit/raftctl/config/test_config.py"
 _DATA = "unit/broker/apis/test_data.py"
+_CLIENT = "unit/raftctl/config/test_client_properties.py"
+_COMMANDS = "unit/raftctl/cli/test_command_config.py"
 _LACKS = "test_what_a_listener_lacks_is_an_error"
 
 EDITS = (
@@ -101,5 +103,40 @@ EDITS = (
         "if partition.leader in hidden",
         "if False",
         f"{_DATA}::test_a_leader_without_the_listener_is_no_missing_leader",
+    ),
+    Edit(
+        "clients_key_without_effect_is_taken",
+        "config._client:parse_client_properties",
+        "if name not in CLIENT_KEYS",
+        "if False",
+        f"{_CLIENT}::test_refused",
+    ),
+    Edit(
+        "certificates_of_a_plain_connection_are_ignored",
+        "config._client:parse_client_properties",
+        "if useless and kind not in protocol",
+        "if False",
+        f"{_CLIENT}::test_refused",
+    ),
+    Edit(
+        "option_of_a_login_module_is_ignored",
+        "config._client:_login",
+        "if useless:",
+        "if False:",
+        f"{_CLIENT}::test_refused",
+    ),
+    Edit(
+        "refused_login_of_a_command_is_repeated",
+        "cli._client_security:_raise_refusal",
+        "error.code() == Errors._AUTHENTICATION",
+        "False",
+        f"{_COMMANDS}::test_wrong_password",
+    ),
+    Edit(
+        "command_checks_no_name_of_a_broker",
+        "cli._client_security:_librdkafka_tls",
+        '"https" if is_checked else "none"',
+        '"none"',
+        f"{_COMMANDS}::test_name_of_the_server_is_checked",
     ),
 )

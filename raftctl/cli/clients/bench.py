@@ -25,7 +25,7 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
-from raftctl.cli._options import BootstrapOption, CommandGroup, Printer
+from raftctl.cli._options import BootstrapOption, CommandConfigOption, CommandGroup, Printer
 from raftctl.cli._output import say_progress
 from raftctl.cli.clients._librdkafka import (
     assign_to_end,
@@ -67,6 +67,7 @@ class Load(Printer):
     num_records: Annotated[
         int, typer.Option(min=1, max=RECORDS_MAX, metavar="N", help="Number of records.")
     ]
+    command_config: CommandConfigOption = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ def produce(load: ProduceLoad) -> None:
         "message.max.bytes": max(MESSAGE_BYTES_MIN, load.record_size + BATCH_OVERHEAD),
     }
     settings = client_settings(load.command_property)
-    producer = new_client(Producer, load.bootstrap_server, defaults, settings)
+    producer = new_client(Producer, load.bootstrap_server, defaults, settings, load.command_config)
     partitions_of(producer, load.topic)
     run = _ProduceRun(producer, load)
     seconds = run.write_all()
@@ -167,7 +168,7 @@ def consume(load: ConsumeLoad) -> None:
         "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
     }
     settings = client_settings(load.command_property)
-    consumer = new_client(Consumer, load.bootstrap_server, defaults, settings)
+    consumer = new_client(Consumer, load.bootstrap_server, defaults, settings, load.command_config)
     try:
         partitions = partitions_of(consumer, load.topic)
         began = time.perf_counter()
@@ -189,9 +190,9 @@ def end_to_end(load: EndToEndLoad) -> None:
         raise ConfigError(f"--producer-acks {load.producer_acks}: must be 0, 1 or all")
     settings = client_settings(load.command_property)
     reading = {"group.id": "raftctl-bench", "enable.auto.commit": False}
-    consumer = new_client(Consumer, load.bootstrap_server, reading, settings)
+    consumer = new_client(Consumer, load.bootstrap_server, reading, settings, load.command_config)
     writing = {"acks": load.producer_acks, "linger.ms": 0}
-    producer = new_client(Producer, load.bootstrap_server, writing, settings)
+    producer = new_client(Producer, load.bootstrap_server, writing, settings, load.command_config)
     try:
         partitions = partitions_of(consumer, load.topic)
         assign_to_end(consumer, load.topic, partitions)

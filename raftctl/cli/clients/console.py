@@ -17,6 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from raftctl.cli._arguments import why_without_key
 from raftctl.cli._options import (
     BootstrapOption,
+    CommandConfigOption,
     CommandGroup,
     Printer,
     PropertyOption,
@@ -25,11 +26,11 @@ from raftctl.cli._options import (
 from raftctl.cli._output import Output, counted, say, say_progress
 from raftctl.cli._termination import terminate_as_interrupt
 from raftctl.cli.clients._librdkafka import (
-    METADATA_TIMEOUT_S,
     assign_to_end,
     kafka_errors,
     new_client,
     partitions_of,
+    topics_of,
 )
 from raftctl.cli.files import client_settings
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
@@ -107,6 +108,7 @@ def produce(
         ),
     ] = 30.0,
     command_property: PropertyOption = None,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Writes each line of standard input as a record. Prints their number and offsets.
 
@@ -120,9 +122,9 @@ def produce(
     settings = client_settings(command_property)
     if settings.get("acks", "all") not in ("all", "-1"):
         defaults["enable.idempotence"] = False
-    producer = new_client(Producer, bootstrap_server, defaults, settings)
+    producer = new_client(Producer, bootstrap_server, defaults, settings, command_config)
     with kafka_errors():
-        is_new = topic not in producer.list_topics(timeout=METADATA_TIMEOUT_S).topics
+        is_new = topic not in topics_of(producer)
     known = partitions_of(producer, topic)
     if is_new:
         say_progress(f"created topic {topic}: {counted(len(known), 'partition')}")
@@ -288,6 +290,7 @@ def consume(
         bool, typer.Option("--print-key", help="Prints the key and a tab before each value.")
     ] = False,
     command_property: PropertyOption = None,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Shows records, a line each, until it is interrupted. JSON has all that is in a record.
 
@@ -300,7 +303,8 @@ def consume(
         "auto.offset.reset": "earliest" if from_beginning else "latest",
         "isolation.level": isolation_level.value,
     }
-    consumer = new_client(Consumer, bootstrap_server, defaults, client_settings(command_property))
+    settings = client_settings(command_property)
+    consumer = new_client(Consumer, bootstrap_server, defaults, settings, command_config)
     shown = 0
     try:
         with terminate_as_interrupt():

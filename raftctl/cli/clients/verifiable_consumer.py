@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka import KafkaError as Errors
 
 from raftctl.cli._arguments import check_known, not_empty
-from raftctl.cli._options import BootstrapOption, PropertyOption, TopicOption
+from raftctl.cli._options import BootstrapOption, CommandConfigOption, PropertyOption, TopicOption
 from raftctl.cli._output import say_event
 from raftctl.cli._termination import Ending, counted_signals
 from raftctl.cli.clients._librdkafka import kafka_errors, new_client, partitions_of
@@ -113,6 +113,7 @@ def verifiable_consumer(
     ] = False,
     assignment_strategy: StrategyOption = "range",
     command_property: PropertyOption = None,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Reads as a group's member, with an event for each step. Options and events, a line of JSON
     each, are those of Apache Kafka's tool.
@@ -134,7 +135,8 @@ def verifiable_consumer(
         # As Java's clients; librdkafka's default is the other.
         "isolation.level": "read_uncommitted",
     }
-    consumer = new_client(Consumer, bootstrap_server, defaults, client_settings(command_property))
+    settings = client_settings(command_property)
+    consumer = new_client(Consumer, bootstrap_server, defaults, settings, command_config)
     partitions_of(consumer, topic)
     member = _Member(consumer, max_messages, commits=not enable_autocommit, verbose=verbose)
     with counted_signals() as ending:

@@ -15,7 +15,7 @@ import typer
 from confluent_kafka import KafkaException, Message, Producer
 
 from raftctl.cli._arguments import why_without_key
-from raftctl.cli._options import BootstrapOption, PropertyOption, TopicOption
+from raftctl.cli._options import BootstrapOption, CommandConfigOption, PropertyOption, TopicOption
 from raftctl.cli._output import say_event
 from raftctl.cli._termination import Ending, counted_signals
 from raftctl.cli.clients._librdkafka import new_client, partitions_of
@@ -67,6 +67,7 @@ def verifiable_producer(
         ),
     ] = None,
     command_property: PropertyOption = None,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Writes numbers as records, with an event for each. Options and events, a line of JSON each,
     are those of Apache Kafka's tool.
@@ -85,7 +86,7 @@ def verifiable_producer(
         "partitioner": "murmur2_random",
     }
     settings = client_settings(command_property)
-    producer = new_client(Producer, bootstrap_server, defaults, settings)
+    producer = new_client(Producer, bootstrap_server, defaults, settings, command_config)
     partitions_of(producer, topic)
     with counted_signals() as ending:
         run = _Run(producer, topic, ending)

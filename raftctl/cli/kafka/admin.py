@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, TypeVar
 
 import typer
 
-from raftctl.cli._options import BootstrapOption, Printer
+from raftctl.cli._client_security import (
+    UNANSWERED,
+    kafka_python_security,
+    librdkafka_security,
+)
+from raftctl.cli._options import BootstrapOption, CommandConfigOption, Printer
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:
@@ -34,6 +39,8 @@ _RESPONSE = "failed with response"
 _NUMBER_AND_NAME = re.compile(r"^(\[Error [0-9]+\] )?\w+: ")
 _LOAD_PAUSE_S = 0.1
 """Between two looks whether a coordinator has loaded its partition."""
+_LOGIN_PAUSE_S = 0.05
+"""Between two looks whether a login is refused."""
 T = TypeVar("T")
 
 
@@ -60,15 +67,19 @@ class Cluster(Printer):
         float,
         typer.Option(metavar="SECONDS", help="Longest wait for an answer.", min=0.001, max=86_400),
     ] = 15.0
+    command_config: CommandConfigOption = None
 
     @cached_property
     def client(self) -> AdminClient:
-        """librdkafka's; ConfigError if the addresses make no sense."""
-        return admin_client(self.bootstrap_server)
+        """librdkafka's, see `admin_client`; KafkaError if no broker lets it in."""
+        client = admin_client(self.bootstrap_server, self.command_config)
+        if self.command_config is not None:
+            check_login(client, self.timeout)
+        return client
 
     def open(self) -> contextlib.AbstractContextManager[KafkaAdminClient]:
         """kafka-python's, see `open_admin`."""
-        return open_admin(self.bootstrap_server, self.timeout)
+        return open_admin(self.bootstrap_server, self.timeout, self.command_config)
 
     def once_loaded(self, call: Callable[[], T]) -> T:
         """Return the result of a call of kafka-python's, made again while a coordinator loads.
@@ -134,18 +145,33 @@ class Cluster(Printer):
 # --- librdkafka --------------------------------------------------------------------------------
 
 
-def admin_client(bootstrap_servers: str) -> AdminClient:
-    """A client for administration; ConfigError if the addresses make no sense."""
+def admin_client(bootstrap_servers: str, command_config: str | None = None) -> AdminClient:
+    """A client for administration; ConfigError if the addresses or the file make no sense."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     try:
-        # The logger swallows what the library would write to stderr: errors are raised anyway.
-        return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        with librdkafka_security(command_config) as security:
+            # The logger swallows what the library would write to stderr: errors are raised anyway.
+            security |= {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+            return AdminClient(security)
     except KafkaException as error:
         raise ConfigError(
             f"--bootstrap-server {bootstrap_servers}: {error.args[0].str()}"
         ) from None
+
+
+def check_login(client: AdminClient, timeout_s: float) -> None:
+    """Raise KafkaError if no broker lets the client in, at once if a login is refused.
+
+    Requests would fail only when their time is over, and not say why.
+    """
+    future = client.describe_cluster(request_timeout=timeout_s)
+    until = time.monotonic() + timeout_s
+    while not future.done() and time.monotonic() < until:
+        client.poll(_LOGIN_PAUSE_S)
+    client.poll(0)
+    wait_for(future, timeout_s)
 
 
 def wait_for(future: Future[T], timeout_s: float) -> T:
@@ -165,8 +191,7 @@ def raise_error(error: Any) -> NoReturn:
     """Turns librdkafka's error into ours."""
     raised = client_error(error.args[0].code(), error.args[0].str())
     if raised.code == ErrorCode.BROKER_NOT_AVAILABLE:
-        message = f"{raised.message}; do brokers listen at the addresses of --bootstrap-server?"
-        raise KafkaError(raised.code, message) from None
+        raise KafkaError(raised.code, f"{raised.message}; {UNANSWERED}") from None
     raise raised from None
 
 
@@ -190,13 +215,23 @@ def parse_partition(text: str) -> TopicPartition:
 
 
 @contextlib.contextmanager
-def open_admin(bootstrap: str, timeout_s: float) -> Iterator[KafkaAdminClient]:
-    """A client for the time of the block. Whatever it raises becomes a KafkaError."""
+def open_admin(
+    bootstrap: str, timeout_s: float, command_config: str | None = None
+) -> Iterator[KafkaAdminClient]:
+    """A client for the time of the block. Whatever it raises becomes a KafkaError.
+
+    With `command_config` KafkaError also if no broker lets it in.
+    """
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError as ClientError
 
+    security = kafka_python_security(command_config)
+    if command_config is not None:
+        # This one would log in until its time is over, and not say why that fails.
+        check_login(admin_client(bootstrap, command_config), timeout_s)
     try:
         client = KafkaAdminClient(
+            **security,
             bootstrap_servers=bootstrap.split(","),
             request_timeout_ms=int(timeout_s * 1000),
             bootstrap_timeout_ms=int(timeout_s * 1000),

@@ -5,6 +5,7 @@ stores that the `ssl.` keys name: PEM, as files or as text (KIP-651), PKCS12 or 
 gets the newest context: stores are loaded again when their files change. A
 `TlsConnection` stands between the event loop's transport and another protocol, which does not
 notice. The work of handshakes is done on threads, and their number and time are bounded.
+`ClientStores` has the stores of a client for the libraries that commands use.
 
 Decides: which certificates, versions and cipher suites are taken; the name of the principal that a
 certificate stands for, by `ssl.principal.mapping.rules` over the subject as Java prints it.
@@ -25,7 +26,8 @@ Sources: Apache Kafka's DefaultSslEngineFactory and SslPrincipalMapper; KIP-371,
 RFC 8446. Rows S2 and S8 of the requirements.
 """
 
+from raftctl.security.tls._client_stores import ClientStores, PemFiles
 from raftctl.security.tls._endpoints import TlsClient, TlsListener
 from raftctl.security.tls._node import NodeTls
 
-__all__ = ["NodeTls", "TlsClient", "TlsListener"]
+__all__ = ["ClientStores", "NodeTls", "PemFiles", "TlsClient", "TlsListener"]
