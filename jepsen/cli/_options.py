@@ -82,6 +82,13 @@ ControlOption = Annotated[
         help="Program that kills and starts nodes of the external cluster (test-any-kafka.md).",
     ),
 ]
+CommandConfigOption = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="How clients log in to the external cluster: .properties, as of Kafka's tools.",
+    ),
+]
 NetworkOption = Annotated[
     str,
     typer.Option(
@@ -160,11 +167,10 @@ def run_one(
     check_spec(spec)
     if spec.env == "external":
         # Needs a client of Kafka, which other tests do without.
-        from jepsen.environments.external import check_cluster
+        from jepsen.environments.external import check_cluster, entrance_of
 
-        check = check_cluster(
-            spec.bootstrap_servers, spec.topic, keys=spec.keys, replication=spec.replication
-        )
+        entrance = entrance_of(spec.bootstrap_servers, spec.command_config)
+        check = check_cluster(entrance, spec.topic, keys=spec.keys, replication=spec.replication)
         asyncio.run(check)
     folder = RunFolder.create(store, spec, rerun_command(spec))
     with _progress() as report:
@@ -219,6 +225,7 @@ def _common(spec: RunSpec) -> dict[str, str]:
         "--client": spec.client,
         "--bootstrap-servers": spec.bootstrap_servers,
         "--control": spec.control,
+        "--command-config": spec.command_config,
         "--network": "" if spec.network == RELAYS else spec.network,
     }
 

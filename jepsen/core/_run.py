@@ -62,7 +62,7 @@ class Run:
         from jepsen.environments.admin import BrokerRoles
 
         rng = random.Random(f"{self._spec.seed}/roles")
-        return BrokerRoles(self._environment.bootstrap_servers, self._spec.topic, rng)
+        return BrokerRoles(self._environment.entrance, self._spec.topic, rng)
 
     def _membership(self) -> BrokerMembership | None:
         """Return the membership of brokers, if the test changes it."""

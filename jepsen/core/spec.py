@@ -75,6 +75,8 @@ class RunSpec:
     overrides: Mapping[str, str] = field(default_factory=dict)
     bootstrap_servers: str = ""
     control: str = ""
+    command_config: str = ""
+    """The file with which clients log in to an external cluster."""
     kafka_home: str = ""
     rate_min: float = RATE_MIN
     """Operations a second that must have succeeded, so that the run shows anything."""
@@ -109,7 +111,12 @@ class RunSpec:
         """Cluster that the specification wants."""
         keys = {**CLUSTER_KEYS.get(self.workload, {}), **self.overrides}
         return ClusterSpec(
-            self.controllers, self.brokers, keys, self.bootstrap_servers, self.control
+            self.controllers,
+            self.brokers,
+            keys,
+            self.bootstrap_servers,
+            self.control,
+            self.command_config,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -180,9 +187,10 @@ def check_spec(spec: RunSpec) -> None:
             raise InputError("--env external: say where with --bootstrap-servers HOST:PORT,...")
         if spec.workload not in KAFKA_WORKLOADS:
             raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
-    elif spec.bootstrap_servers or spec.control:
-        option = "--bootstrap-servers" if spec.bootstrap_servers else "--control"
-        raise InputError(f"{option}: only with --env external, not {spec.env}")
+        if spec.command_config and spec.workload in JAVA_WORKLOADS:
+            raise InputError(f"--command-config: the tools of {spec.workload} do not log in")
+    else:
+        _check_not_external(spec)
     _check_java(spec)
     _check_network(spec)
     if spec.barrier_every and spec.workload != "register":
@@ -201,6 +209,17 @@ def _check_scenario(spec: RunSpec) -> None:
             f"{spec.workload}: a scenario has faults of its own: only with --env sim, "
             "and with --plan in place of --nemesis"
         )
+
+
+def _check_not_external(spec: RunSpec) -> None:
+    given = {
+        "--bootstrap-servers": spec.bootstrap_servers,
+        "--control": spec.control,
+        "--command-config": spec.command_config,
+    }
+    for option, value in given.items():
+        if value:
+            raise InputError(f"{option}: only with --env external, not {spec.env}")
 
 
 def _check_java(spec: RunSpec) -> None:

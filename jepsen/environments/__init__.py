@@ -2,7 +2,8 @@
 
 `Environment` is all that a test knows of a cluster: addresses, roles, and `Machines`, the
 primitives of faults (kill, pause, cut a link, slow a link, skew a clock, fail a disk).
-`KeyValues` is its client of keys and values. `ClusterSpec` says which cluster a test needs.
+`KeyValues` is its client of keys and values. `Entrance` is where its Kafka clients begin, and how
+they log in (`Login`). `ClusterSpec` says which cluster a test needs.
 
     local      node processes on this machine
     external   any cluster that speaks Kafka's protocol, broken by a program of its owner
@@ -27,14 +28,17 @@ from jepsen.environments._base import (
     Machines,
     Quality,
 )
+from jepsen.environments._entrance import Entrance, Login
 
 __all__ = [
     "Change",
     "ClusterSpec",
+    "Entrance",
     "Environment",
     "KeyValueError",
     "KeyValues",
     "Link",
+    "Login",
     "Machines",
     "Quality",
 ]

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from jepsen.environments._entrance import Entrance
+
 if TYPE_CHECKING:
     import random
 
@@ -39,6 +41,8 @@ class ClusterSpec:
     """Addresses of an external cluster: HOST:PORT, separated by commas."""
     control: str = ""
     """The command of the program that injects faults into an external cluster."""
+    command_config: str = ""
+    """The file with which clients log in to an external cluster, of Apache Kafka's tools."""
 
 
 class Machines(Protocol):
@@ -99,6 +103,11 @@ class Environment(Machines, Protocol):
     @property
     def bootstrap_servers(self) -> str:
         """Return the addresses at which Kafka clients begin."""
+
+    @property
+    def entrance(self) -> Entrance:
+        """Return these addresses, with the login of clients if the cluster asks for one."""
+        return Entrance(self.bootstrap_servers)
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:

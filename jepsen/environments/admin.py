@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from jepsen.environments._base import Environment
+    from jepsen.environments._entrance import Entrance
 
 
 REQUEST_TIMEOUT_MS = 1_500
@@ -56,9 +57,9 @@ Partition = tuple[str, int]
 
 
 @contextlib.asynccontextmanager
-async def open_admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+async def open_admin(entrance: Entrance) -> AsyncIterator[AIOKafkaAdminClient]:
     """Open a client for a few requests, and close it afterwards."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    admin = AIOKafkaAdminClient(**entrance.aiokafka(), request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
         await admin.start()
         yield admin
@@ -67,13 +68,13 @@ async def open_admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def asked(
-    bootstrap: str, ask: Callable[[AIOKafkaAdminClient], Awaitable[bool]], patience_s: float
+    entrance: Entrance, ask: Callable[[AIOKafkaAdminClient], Awaitable[bool]], patience_s: float
 ) -> bool:
     """Ask until it is so; false if it is not in time. Whatever has no answer is asked again."""
 
     async def once() -> bool:
         with contextlib.suppress(*ERRORS):
-            async with asyncio.timeout(ASK_S), open_admin(bootstrap) as admin:
+            async with asyncio.timeout(ASK_S), open_admin(entrance) as admin:
                 return await ask(admin)
         return False
 
@@ -264,7 +265,7 @@ class FeatureLevels:
             possible = await update_features(admin, levels, lower=lower)
             return True
 
-        heard = await asked(self._environment.bootstrap_servers, ask, LEVELS_PATIENCE_S)
+        heard = await asked(self._environment.entrance, ask, LEVELS_PATIENCE_S)
         return heard and possible
 
 
@@ -361,7 +362,7 @@ class BrokerMembership:
         return not refused
 
     async def _asked(self, ask: Callable[[AIOKafkaAdminClient], Awaitable[bool]]) -> bool:
-        return await asked(self._environment.bootstrap_servers, ask, PATIENCE_S)
+        return await asked(self._environment.entrance, ask, PATIENCE_S)
 
 
 async def _unregistered(admin: AIOKafkaAdminClient, broker_id: int) -> bool:
@@ -375,15 +376,15 @@ GROUP, TRANSACTION = 0, 1
 class BrokerRoles:
     """The leaders of one topic's partitions, and the coordinators of its clients."""
 
-    def __init__(self, bootstrap: str, topic: str, rng: random.Random) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, entrance: Entrance, topic: str, rng: random.Random) -> None:
+        self._entrance = entrance
         self._topic = topic
         self._random = rng
 
     async def broker(self, role: str) -> int | None:
         """Return the id of a `partition-leader` or a `coordinator`; None without an answer."""
         with contextlib.suppress(*ERRORS):
-            async with asyncio.timeout(ASK_S), open_admin(self._bootstrap) as admin:
+            async with asyncio.timeout(ASK_S), open_admin(self._entrance) as admin:
                 if role == "coordinator":
                     return await self._coordinator(admin)
                 partition = self._random.choice(await self._partitions(admin))
@@ -401,7 +402,7 @@ class BrokerRoles:
         `wanted`: the partition and its replicas; by default both are chosen by chance.
         """
         with contextlib.suppress(*ERRORS):
-            async with asyncio.timeout(ASK_S), open_admin(self._bootstrap) as admin:
+            async with asyncio.timeout(ASK_S), open_admin(self._entrance) as admin:
                 number, replicas = wanted or await self._other_replicas(admin)
                 refused = await reassign(admin, {(self._topic, number): replicas})
                 return None if refused else [number, replicas]
@@ -423,10 +424,10 @@ class BrokerRoles:
         return partitions
 
 
-async def all_in_sync(bootstrap: str, brokers: int) -> bool:
+async def all_in_sync(entrance: Entrance, brokers: int) -> bool:
     """Return whether so many brokers serve, and each partition has all its replicas in sync."""
     with contextlib.suppress(*ERRORS):
-        async with asyncio.timeout(ASK_S), open_admin(bootstrap) as admin:
+        async with asyncio.timeout(ASK_S), open_admin(entrance) as admin:
             if len(await broker_ids(admin)) < brokers:
                 return False
             topics = await admin.describe_topics()

@@ -4,7 +4,8 @@
 program, which is called with a verb and the name of a node. `check_cluster` verifies before a
 test that the cluster answers and that its topic is usable.
 
-The package must not know how the cluster was started. It imports nothing of raftctl or broker.
+The package must not know how the cluster was started. Of raftctl it knows
+only how the file of a login is read.
 
 Invariants: a kill, stop or pause counts only if the control program succeeded and, for a broker,
 a connection that was opened before it was broken or fell silent. The cluster itself is never
@@ -21,10 +22,12 @@ import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.environments._base import Environment
+from jepsen.environments._entrance import Entrance
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:
     import random
+    import ssl
     from collections.abc import Mapping, Sequence
 
     from jepsen.environments._base import ClusterSpec, KeyValues, Link, Quality
@@ -130,33 +133,35 @@ CORRELATION = 4711
 ANSWER_BYTES_MAX = 1 << 20
 
 
-async def check_cluster(bootstrap_servers: str, topic: str, *, keys: int, replication: int) -> None:
+async def check_cluster(entrance: Entrance, topic: str, *, keys: int, replication: int) -> None:
     """Verify that a cluster can be tested with a topic of so many partitions and replicas.
 
-    `bootstrap_servers`: HOST:PORT, separated by commas. InputError if no address answers, too few
-    brokers serve, or the topic has too few partitions or any record.
+    InputError if no address answers, too few brokers serve, or the topic has too few partitions or
+    any record.
     """
-    option = f"--bootstrap-servers {bootstrap_servers}"
-    found = await asyncio.gather(*(_asked(one) for one in bootstrap_servers.split(",") if one))
+    option = f"--bootstrap-servers {entrance.bootstrap_servers}"
+    addresses = [one for one in entrance.bootstrap_servers.split(",") if one]
+    context = None if entrance.login is None else entrance.login.context()
+    found = await asyncio.gather(*(_asked(one, context) for one in addresses))
     if "" not in found:
         why = "; ".join(dict.fromkeys(found)) or "it names no address"
         raise InputError(f"{option}: no broker answers ({why}): is the address right?")
     try:
         async with asyncio.timeout(READ_S):
-            await _check_topic(bootstrap_servers, topic, keys, replication)
+            await _check_topic(entrance, topic, keys, replication)
     except (TimeoutError, OSError) as error:
         why = str(error) or f"no answer within {READ_S:g} s"
         raise InputError(f"{option}: the cluster does not serve: {why}") from None
 
 
-async def _asked(address: str) -> str:
+async def _asked(address: str, context: ssl.SSLContext | None) -> str:
     """Ask for the versions of its requests, as every client of Kafka does; why that fails."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and int(port) < 1 << 16):
         return f"{address}: write HOST:PORT, with a port below 65536"
     try:
         async with asyncio.timeout(CONNECT_S):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
     except TimeoutError:
         return f"{address}: no connection within {CONNECT_S:g} s"
     except OSError as error:
@@ -187,12 +192,12 @@ async def answers_kafka(
         return False
 
 
-async def broker_addresses(bootstrap: str) -> dict[int, tuple[str, int]]:
+async def broker_addresses(entrance: Entrance) -> dict[int, tuple[str, int]]:
     """Return the host and port of each broker that serves, by id; empty if none answers in time."""
     from jepsen.environments.admin import ASK_S, ERRORS, open_admin
 
     with contextlib.suppress(*ERRORS):
-        async with asyncio.timeout(ASK_S), open_admin(bootstrap) as admin:
+        async with asyncio.timeout(ASK_S), open_admin(entrance) as admin:
             brokers = (await admin.describe_cluster())["brokers"]
         return {one["node_id"]: (str(one["host"]), int(one["port"])) for one in brokers}
     return {}
@@ -210,14 +215,16 @@ class Witness:
         self._writer = writer
 
     @classmethod
-    async def open(cls, host: str, port: int) -> Witness | None:
+    async def open(
+        cls, host: str, port: int, context: ssl.SSLContext | None = None
+    ) -> Witness | None:
         """Connect to a broker.
 
         Return None if it does not answer: silence later would show nothing.
         """
         try:
             async with asyncio.timeout(CONNECT_S):
-                found = cls(*await asyncio.open_connection(host, port))
+                found = cls(*await asyncio.open_connection(host, port, ssl=context))
         except (TimeoutError, OSError):
             return None
         if await answers_kafka(found._reader, found._writer, SILENCE_S):
@@ -242,7 +249,7 @@ class Witness:
             await self._writer.wait_closed()
 
 
-async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) -> None:
+async def _check_topic(entrance: Entrance, topic: str, keys: int, replication: int) -> None:
     """Raise InputError, TimeoutError or OSError."""
     # Loaded here: nobody who cannot connect needs a client.
     from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -251,7 +258,7 @@ async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) 
     from jepsen.environments.admin import open_admin
 
     try:
-        async with open_admin(bootstrap) as admin:
+        async with open_admin(entrance) as admin:
             cluster = await admin.describe_cluster()
             topics = {one["topic"]: one for one in await admin.describe_topics()}
         brokers = len(cluster["brokers"])
@@ -261,7 +268,7 @@ async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) 
         if topic not in topics:
             return
         parts = [TopicPartition(topic, one["partition"]) for one in topics[topic]["partitions"]]
-        consumer: Any = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+        consumer: Any = AIOKafkaConsumer(**entrance.aiokafka())
         await consumer.start()
         try:
             ends = await consumer.end_offsets(parts)
@@ -287,6 +294,16 @@ async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) 
         )
 
 
+def entrance_of(bootstrap_servers: str, command_config: str) -> Entrance:
+    """Return the addresses with the login of a file, if one is named; InputError."""
+    if not command_config:
+        return Entrance(bootstrap_servers)
+    # Knows the keys of the file, which are raftctl's too; nobody else needs it.
+    from jepsen.environments.raftctl import read_login
+
+    return Entrance(bootstrap_servers, read_login(command_config))
+
+
 UNDO = {"kill": "start", "stop": "start", "pause": "resume"}
 """Each fault that stops a node from answering, and the command that ends it."""
 
@@ -295,15 +312,24 @@ class ExternalEnvironment(Environment):
     """A cluster of another owner, broken only by the program that its owner gives."""
 
     def __init__(self, spec: ClusterSpec) -> None:
-        """Raise InputError for a program that does not control the cluster."""
-        self._bootstrap_servers = spec.bootstrap_servers
+        """Raise InputError for a program that does not control the cluster, or a login's file."""
+        self._entrance = entrance_of(spec.bootstrap_servers, spec.command_config)
+        login = self._entrance.login
+        self._context = None if login is None else login.context()
+        if spec.control and login is not None and login.has_user:
+            # Before a login a broker answers a witness once, so its silence shows nothing.
+            raise InputError("--control: its faults cannot be watched where clients log in by SASL")
         self._control = Control(spec.control) if spec.control else None
         self._addresses: dict[int, tuple[str, int]] = {}
         """The addresses of brokers, by id, as far as they are known."""
 
     @property
     def bootstrap_servers(self) -> str:
-        return self._bootstrap_servers
+        return self._entrance.bootstrap_servers
+
+    @property
+    def entrance(self) -> Entrance:
+        return self._entrance
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
@@ -347,7 +373,7 @@ class ExternalEnvironment(Environment):
         # Not imported where nothing is broken.
         from jepsen.environments.admin import all_in_sync
 
-        return await all_in_sync(self.bootstrap_servers, len(self.brokers))
+        return await all_in_sync(self.entrance, len(self.brokers))
 
     async def leadership(self) -> tuple[str, int] | None:
         """Return None: clients of brokers cannot learn which controller is active."""
@@ -380,9 +406,9 @@ class ExternalEnvironment(Environment):
         ids = [one.node_id for one in nodes if (one.role, one.name) == ("broker", node)]
         if not ids:
             return None
-        self._addresses |= await broker_addresses(self.bootstrap_servers)
+        self._addresses |= await broker_addresses(self.entrance)
         address = self._addresses.get(ids[0])
-        return None if address is None else await Witness.open(*address)
+        return None if address is None else await Witness.open(*address, self._context)
 
     async def kill(self, node: str) -> None:
         await self._do("kill", node)

@@ -2,7 +2,8 @@
 
 `RaftctlKeyValues` adapts raftctl's client of keys and values to the seam of the harness.
 `change_voters` adds and removes voters as an operator does. `assignment_of` translates a
-partition of the metadata image into the terms of the checkers.
+partition of the metadata image into the terms of the checkers. `read_login` reads the file with
+which clients log in to any cluster.
 
 The package may import raftctl, and must not know whether nodes are processes or simulated.
 
@@ -14,24 +15,68 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.replication.metadata import Assignment
 from jepsen.environments._base import Change, KeyValueError, KeyValues
+from jepsen.environments._entrance import Login
+from jepsen.errors import InputError
 from raftctl.client import OutcomeUnknownError, connect
+from raftctl.config import parse_client_properties
 from raftctl.controller_channel import CLIENT_ID
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.raft.messages import ChangeVotersResponse
 from raftctl.rpc import RpcClient, RpcError
+from raftctl.runtime.real import RealFileSystem
+from raftctl.security.clients import librdkafka_settings, python_settings
 
 if TYPE_CHECKING:
     import random
+    import ssl
     from collections.abc import AsyncGenerator, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from raftctl.client import Lock
+    from raftctl.config.security import ClientSecurity
     from raftctl.metadata.image import TopicImage
     from raftctl.raft.messages import ChangeVotersRequest
     from raftctl.runtime.api import Runtime
+
+
+class FileLogin(Login):
+    """The login that a file of Apache Kafka's tools asks for."""
+
+    def __init__(self, security: ClientSecurity) -> None:
+        self._security = security
+        self._files = RealFileSystem()
+
+    @property
+    def has_user(self) -> bool:
+        return self._security.login is not None
+
+    def librdkafka(self) -> AbstractContextManager[dict[str, Any]]:
+        return librdkafka_settings(self._security, self._files)
+
+    def aiokafka(self) -> dict[str, Any]:
+        return python_settings(self._security, self._files)
+
+    def context(self) -> ssl.SSLContext | None:
+        made: ssl.SSLContext | None = self.aiokafka().get("ssl_context")
+        return made
+
+
+def read_login(path: str) -> FileLogin:
+    """Read the file of `--command-config`; InputError, without a secret, if it cannot be used."""
+    try:
+        login = FileLogin(parse_client_properties(Path(path).read_text(encoding="utf-8")))
+        login.context()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise InputError(f"--command-config {path}: cannot be read ({reason})") from None
+    except ConfigError as error:
+        raise InputError(f"--command-config {path}: {error}") from None
+    return login
 
 
 @contextmanager

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
-    from jepsen.environments import Environment
+    from jepsen.environments import Entrance, Environment
     from jepsen.generator.core import Context, Generator
     from jepsen.history import Op
 
@@ -57,11 +57,11 @@ UNSENT = (NodeNotReadyError, StaleMetadata, TimeoutError, AttributeError)
 class TopicsClient(Client):
     """`create`, `grow` and `delete` of a topic; `topics` of all, once all brokers agree."""
 
-    def __init__(self, bootstrap: str, prefix: str, replication: int) -> None:
+    def __init__(self, entrance: Entrance, prefix: str, replication: int) -> None:
         self._admin = AIOKafkaAdminClient(
-            bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS
+            **entrance.aiokafka(), request_timeout_ms=REQUEST_TIMEOUT_MS
         )
-        self._bootstrap = bootstrap
+        self._entrance = entrance
         self._prefix = prefix
         self._replication = replication
         self._ends = 0
@@ -114,7 +114,7 @@ class TopicsClient(Client):
         if answer.topic_errors[0][1]:
             return failed(None, for_code(answer.topic_errors[0][1]).__name__)
         for _ in range(int(READ_S / PAUSE_S)):
-            views = await _views(self._bootstrap)
+            views = await _views(self._entrance)
             if all(end in view for view in views) and all(view == views[0] for view in views):
                 return ok(self._mine(views[0]))
             await asyncio.sleep(PAUSE_S)
@@ -127,9 +127,9 @@ class TopicsClient(Client):
         return {key: count for key, count in found.items() if key.isdecimal()}
 
 
-async def _views(bootstrap: str) -> list[dict[str, int]]:
+async def _views(entrance: Entrance) -> list[dict[str, int]]:
     """The topics with their numbers of partitions, as each broker that is known shows them."""
-    client = AIOKafkaClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    client = AIOKafkaClient(**entrance.aiokafka(), request_timeout_ms=REQUEST_TIMEOUT_MS)
     views = []
     try:
         await client.bootstrap()
@@ -167,7 +167,7 @@ def _of_topic(key: int) -> Generator:
 def _client(
     options: WorkloadOptions, environment: Environment, process: int, rng: random.Random
 ) -> Client:
-    return TopicsClient(environment.bootstrap_servers, options.topic, options.replication)
+    return TopicsClient(environment.entrance, options.topic, options.replication)
 
 
 def topics(options: WorkloadOptions) -> Workload:

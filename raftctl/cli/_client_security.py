@@ -15,8 +15,7 @@ from raftctl.errors import ConfigError, ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from raftctl.config.security import ClientSecurity, TlsSettings
-    from raftctl.security.tls import ClientStores, PemFiles
+    from raftctl.config.security import ClientSecurity
 
 _OPTION = "--command-config"
 UNANSWERED = (
@@ -53,33 +52,12 @@ def librdkafka_security(path: str | None) -> Iterator[dict[str, Any]]:
     The client's `poll` raises KafkaError(SASL_AUTHENTICATION_FAILED) once a login was refused.
     librdkafka itself would log in again and again, and not say why no broker answers.
     """
-    security = read_client_security(path)
-    settings: dict[str, Any] = {
-        "security.protocol": security.protocol,
-        "error_cb": _raise_refusal,
-    }
-    if security.login is not None:
-        settings |= {
-            "sasl.mechanism": security.login.mechanism,
-            "sasl.username": security.login.user,
-            "sasl.password": security.login.password.get_secret_value(),
-        }
-    if security.tls is None:
-        yield settings
-        return
-    with _stores(security.tls).pem_files() as files:
-        yield settings | _librdkafka_tls(security.tls, files)
+    # Most commands need neither, and both take long to import.
+    from raftctl.runtime.real import RealFileSystem
+    from raftctl.security.clients import librdkafka_settings
 
-
-def _librdkafka_tls(settings: TlsSettings, files: PemFiles) -> dict[str, Any]:
-    is_checked = bool(settings.endpoint_identification_algorithm)
-    given = {
-        "ssl.endpoint.identification.algorithm": "https" if is_checked else "none",
-        "ssl.ca.location": files.trusted,
-        "ssl.certificate.location": files.identity,
-        "ssl.key.location": files.identity,
-    }
-    return {key: value for key, value in given.items() if value is not None}
+    with librdkafka_settings(read_client_security(path), RealFileSystem()) as settings:
+        yield settings | {"error_cb": _raise_refusal}
 
 
 def _raise_refusal(error: Any) -> None:
@@ -91,22 +69,7 @@ def _raise_refusal(error: Any) -> None:
 
 def kafka_python_security(path: str | None) -> dict[str, Any]:
     """Return the settings for kafka-python."""
-    security = read_client_security(path)
-    settings: dict[str, Any] = {"security_protocol": security.protocol}
-    if security.login is not None:
-        settings |= {
-            "sasl_mechanism": security.login.mechanism,
-            "sasl_plain_username": security.login.user,
-            "sasl_plain_password": security.login.password.get_secret_value(),
-        }
-    if security.tls is not None:
-        settings["ssl_context"] = _stores(security.tls).context()
-    return settings
-
-
-def _stores(settings: TlsSettings) -> ClientStores:
-    # Most commands need neither, and both take long to import.
     from raftctl.runtime.real import RealFileSystem
-    from raftctl.security.tls import ClientStores
+    from raftctl.security.clients import python_settings
 
-    return ClientStores(settings, RealFileSystem())
+    return python_settings(read_client_security(path), RealFileSystem())

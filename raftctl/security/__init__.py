@@ -10,6 +10,8 @@ metadata image.
     StandardAuthorizer             decides by the rules of the image; writes the audit log
     load_authorizer                finds one by `authorizer.class.name`
 
+`clients` has the settings of a client's login for each library of Kafka clients that is in use.
+
 The package must not know requests or connections: what a request needs is for its handler to ask.
 
 Invariants:

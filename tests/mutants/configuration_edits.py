@@ -134,7 +134,7 @@ EDITS = (
     ),
     Edit(
         "command_checks_no_name_of_a_broker",
-        "cli._client_security:_librdkafka_tls",
+        "security.clients:_librdkafka_tls",
         '"https" if is_checked else "none"',
         '"none"',
         f"{_COMMANDS}::test_name_of_the_server_is_checked",

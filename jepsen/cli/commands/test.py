@@ -72,6 +72,7 @@ def run(
     topic: TopicOption = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
+    command_config: options.CommandConfigOption = "",
     network: options.NetworkOption = RELAYS,
     kafka_home: Annotated[
         str, typer.Option(metavar="DIR", help="`verifiable`: Apache Kafka's directory.")
@@ -110,6 +111,7 @@ def run(
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
         control=control,
+        command_config=command_config,
         network=network,
         kafka_home=kafka_home,
         rate_min=min_rate,

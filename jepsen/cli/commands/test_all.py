@@ -312,6 +312,7 @@ def run(
     client: options.ClientOption = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
+    command_config: options.CommandConfigOption = "",
     network: options.NetworkOption = RELAYS,
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
@@ -352,6 +353,7 @@ def run(
         topic=options.new_topic(env, seed),
         bootstrap_servers=bootstrap_servers,
         control=control,
+        command_config=command_config,
         network=network,
     )
     rows = [name for words in workload or () for name in options.comma_separated(words)]

@@ -52,7 +52,7 @@ def session(
 ) -> LogSession:
     """Return a session by the library that the options name."""
     asked = SessionOptions(
-        environment.bootstrap_servers, options.topic, options.acks, transactional_id, group
+        environment.entrance, options.topic, options.acks, transactional_id, group
     )
     if options.client == "librdkafka":
         # Not imported in the simulation, where it has no part.

@@ -41,7 +41,7 @@ from jepsen.workloads.sessions._base import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from jepsen.environments import Environment
+    from jepsen.environments import Entrance, Environment
     from jepsen.workloads._base import WorkloadOptions
 
 STOP_S = 2.0
@@ -115,7 +115,7 @@ class AioSession(LogSession):
                 "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
             }
             producer = AIOKafkaProducer(
-                bootstrap_servers=options.bootstrap,
+                **options.entrance.aiokafka(),
                 acks=options.acks if options.acks == "all" else int(options.acks),
                 enable_idempotence=options.acks == "all",
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
@@ -216,7 +216,7 @@ class AioSession(LogSession):
         self, *, committed_only: bool, subscribed: bool = False
     ) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._options.bootstrap,
+            **self._options.entrance.aiokafka(),
             group_id=self._options.group or None,
             enable_auto_commit=False,
             auto_offset_reset="earliest" if subscribed else "none",
@@ -263,7 +263,7 @@ async def create_topic(environment: Environment, options: WorkloadOptions) -> No
     topic = NewTopic(options.topic, options.keys, options.replication, topic_configs=configs)
     answer: type[Exception] = TimeoutError
     for _ in range(int(PREPARE_S / PAUSE_S)):
-        answer = await _created(environment.bootstrap_servers, topic)
+        answer = await _created(environment.entrance, topic)
         if answer in CREATED:
             return
         await asyncio.sleep(PAUSE_S)
@@ -271,9 +271,9 @@ async def create_topic(environment: Environment, options: WorkloadOptions) -> No
     raise ClusterError(f"no topic {options.topic} of {wanted}: {answer.__name__}")
 
 
-async def _created(bootstrap: str, topic: NewTopic) -> type[Exception]:
+async def _created(entrance: Entrance, topic: NewTopic) -> type[Exception]:
     """What the creation was answered with, or what hindered it."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    admin = AIOKafkaAdminClient(**entrance.aiokafka(), request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
         await admin.start()
         answer = await admin.create_topics([topic])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from jepsen.environments import Entrance
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -34,7 +36,7 @@ class SessionError(Exception):
 class SessionOptions:
     """Options of a process that uses a topic."""
 
-    bootstrap: str
+    entrance: Entrance
     topic: str
     acks: str = "all"
     transactional_id: str = ""

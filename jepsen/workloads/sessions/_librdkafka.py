@@ -158,18 +158,19 @@ class LibrdkafkaSession(LogSession):
                 "transactional.id": options.transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             }
-            producer = Producer(
-                {
-                    "bootstrap.servers": options.bootstrap,
-                    "acks": options.acks,
-                    "enable.idempotence": options.acks == "all",
-                    "delivery.timeout.ms": DELIVERY_MS,
-                    "linger.ms": 0,
-                    "retry.backoff.ms": 50,
-                    "log_level": 0,
-                    **(transactional if options.transactional_id else {}),
-                }
-            )
+            with options.entrance.librdkafka() as entrance:
+                producer = Producer(
+                    {
+                        **entrance,
+                        "acks": options.acks,
+                        "enable.idempotence": options.acks == "all",
+                        "delivery.timeout.ms": DELIVERY_MS,
+                        "linger.ms": 0,
+                        "retry.backoff.ms": 50,
+                        "log_level": 0,
+                        **(transactional if options.transactional_id else {}),
+                    }
+                )
             if options.transactional_id:
                 producer.init_transactions(DELIVERY_MS / 1000)
             self._producer = producer
@@ -289,21 +290,22 @@ class LibrdkafkaSession(LogSession):
         return self._consumer
 
     def _new_consumer(self, *, committed_only: bool, subscribed: bool = False) -> Consumer:
-        return Consumer(
-            {
-                "bootstrap.servers": self._options.bootstrap,
-                # Wanted by the library, also of consumers that commit nothing.
-                "group.id": self._options.group or self._options.topic,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest" if subscribed else "error",
-                "isolation.level": "read_committed" if committed_only else "read_uncommitted",
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
-                # The only word of markers, which are not handed over.
-                "enable.partition.eof": True,
-                "log_level": 0,
-            }
-        )
+        with self._options.entrance.librdkafka() as entrance:
+            return Consumer(
+                {
+                    **entrance,
+                    # Wanted by the library, also of consumers that commit nothing.
+                    "group.id": self._options.group or self._options.topic,
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest" if subscribed else "error",
+                    "isolation.level": "read_committed" if committed_only else "read_uncommitted",
+                    "session.timeout.ms": SESSION_TIMEOUT_MS,
+                    "heartbeat.interval.ms": HEARTBEAT_MS,
+                    # The only word of markers, which are not handed over.
+                    "enable.partition.eof": True,
+                    "log_level": 0,
+                }
+            )
 
     def _partition(self, key: str, offset: int = OFFSET_INVALID) -> TopicPartition:
         return TopicPartition(self._options.topic, int(key), offset)

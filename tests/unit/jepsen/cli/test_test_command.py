@@ -48,6 +48,8 @@ EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
         (["queue", "--env", "external"], "--bootstrap-servers"),
         (["queue", "--env", "sim", "--bootstrap-servers", "h:1"], "--bootstrap-servers"),
         (["queue", "--env", "sim", "--control", "breaker"], "--control"),
+        (["queue", "--env", "local", "--command-config", "f"], "--command-config"),
+        (["queue", *EXTERNAL, "--command-config", "/nowhere/f"], "--command-config /nowhere/f"),
         (["queue", *EXTERNAL, "--nemesis", "kill"], "external needs --control COMMAND"),
         (["queue", *EXTERNAL, "--control", "breaker", "--nemesis", "slow"], "--nemesis slow"),
         (["queue", "--brokers", "1"], "--replication"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka.errors import KafkaError
 
+from jepsen.environments import Entrance
 from jepsen.environments import admin as admin
 from jepsen.environments import admin as membership
 from jepsen.environments.admin import BrokerMembership
@@ -26,6 +27,7 @@ class Cluster:
     """An environment, and what it answers to administrators."""
 
     bootstrap_servers = ""
+    entrance = Entrance("")
 
     def __init__(self, brokers: int = 3) -> None:
         self.serving = list(range(1, brokers + 1))
@@ -87,7 +89,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
 
     @contextlib.asynccontextmanager
-    async def open_admin(_bootstrap: str) -> AsyncIterator[None]:
+    async def open_admin(_: Entrance) -> AsyncIterator[None]:
         yield
 
     monkeypatch.setattr(admin, "open_admin", open_admin)

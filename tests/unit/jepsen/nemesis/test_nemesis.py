@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.environments import Quality
+from jepsen.environments import Entrance, Quality
 from jepsen.environments import admin as features
 from jepsen.environments._base import RETRANSMIT_S
 from jepsen.environments.local._network import crossing_s
@@ -33,6 +33,7 @@ class Cluster:
     controllers: Sequence[str] = ("controller-1", "controller-2", "controller-3")
     brokers: Sequence[str] = ("broker-1", "broker-2", "broker-3")
     bootstrap_servers = ""
+    entrance = Entrance("")
 
     def __init__(self) -> None:
         self.down: set[str] = set()

@@ -1,0 +1,52 @@
+"""Where the Kafka clients of a test begin, and how they log in."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+
+class Login(Protocol):
+    """How clients log in to a secured cluster. What it returns holds passwords: for no text."""
+
+    @property
+    def has_user(self) -> bool:
+        """Return whether a client logs in by SASL."""
+
+    def librdkafka(self) -> AbstractContextManager[dict[str, Any]]:
+        """Give librdkafka's settings, for a client that is made within the block."""
+
+    def aiokafka(self) -> dict[str, Any]:
+        """Return aiokafka's settings."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the context of TLS; None without TLS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """The addresses of brokers, HOST:PORT and commas, with the login; None: plain connections."""
+
+    bootstrap_servers: str
+    login: Login | None = None
+
+    @contextmanager
+    def librdkafka(self) -> Iterator[dict[str, Any]]:
+        """Give librdkafka's settings, for a client that is made within the block."""
+        where = {"bootstrap.servers": self.bootstrap_servers}
+        if self.login is None:
+            yield where
+            return
+        with self.login.librdkafka() as settings:
+            yield settings | where
+
+    def aiokafka(self) -> dict[str, Any]:
+        """Return aiokafka's settings."""
+        settings = {} if self.login is None else self.login.aiokafka()
+        return settings | {"bootstrap_servers": self.bootstrap_servers}
