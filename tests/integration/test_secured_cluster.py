@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from jepsen.cli.main import run as jepsen
 from raftctl.cli.main import FAILED, run
 from tests.integration.clusters import running_cluster, wait_healthy, wait_until
 from tests.kit.certificates import Authority
@@ -132,5 +133,12 @@ def test_who_logs_in_may_do_what_a_rule_allows(tmp_path: Path, protocol: str) ->
         assert run(["acls", "add", *rule, *where, *operator]) == 0
         wait_until(lambda: refusal(entrance, "alice") is None, "alice may write")
         assert refusal(entrance, "mallory") in denied
+        external = ("--env", "external", "--bootstrap-servers", entrance.bootstrap)
+        small = ("--time-limit", "4", "--replication", "2", "--seed", "1")
+        store = ("--store", str(tmp_path / "store"))
+        for library in ("librdkafka", "aiokafka"):
+            client = ("--client", library)
+            words = ["test", "queue", *external, *small, *client, *operator, *store]
+            assert jepsen(words) == 0, library
         log = "".join(cluster.log_path(node).read_text() for node in cluster.layout.brokers)
         assert [name for name, word in WORDS.items() if len(word) > 1 and word in log] == []
