@@ -80,7 +80,7 @@ EDITS = (
     ),
     Edit(
         "password_of_a_jks_store_is_not_checked",
-        "security.tls._jks:parse_jks",
+        "security.tls._stores:parse_jks",
         "if password is not None:",
         "if False:",
         f"{_TLS}test_stores.py::test_a_trust_store_of_somebody_else_is_not_taken",
