@@ -73,7 +73,7 @@ EDITS = (
     ),
     Edit(
         "who_is_no_node_makes_calls",
-        "node._http_access:_operation",
+        "node._forwarded_requests:_operation",
         "Operation.CLUSTER_ACTION",
         "Operation.DESCRIBE",
         "unit/raftctl/node/test_secure_controllers.py::test_who_is_no_node_makes_no_call[alice]",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, TypeVar
 
 import typer
 
-from raftctl.cli._client_security import (
+from raftctl.cli._kafka_tools import (
     UNANSWERED,
     kafka_python_security,
     librdkafka_security,

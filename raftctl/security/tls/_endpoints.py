@@ -139,7 +139,7 @@ class TlsListener:
     ) -> None:
         """See `NodeTls.listener`."""
         from raftctl.security.tls._contexts import server_context
-        from raftctl.security.tls._mapping import subject_of
+        from raftctl.security.tls._names import subject_of
 
         try:
             self._mapper = PrincipalMapper(settings.principal_mapping_rules)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -119,3 +121,9 @@ def test_a_suite_of_iana_has_a_name_of_openssls(iana: str, openssl: str) -> None
     assert openssl_name(iana) == openssl
     if iana != openssl:
         assert openssl in {one["name"] for one in context.get_ciphers()}
+
+
+def test_a_node_without_tls_imports_nothing_for_certificates() -> None:
+    """It would take as long as the start of a node."""
+    code = "import sys, raftctl.node, broker.plugin; sys.exit('cryptography' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
