@@ -24,14 +24,14 @@ EDITS = (
     ),
     Edit(
         "order_of_mapping_rules_is_ignored",
-        "security.tls._mapping:PrincipalMapper.name",
+        "security.tls._endpoints:PrincipalMapper.name",
         "for rule in self._rules",
         "for rule in reversed(self._rules)",
         f"{_TLS}test_names.py::test_the_first_rule_that_fits_decides",
     ),
     Edit(
         "rule_fits_where_it_matches_a_part",
-        "security.tls._mapping:_Rule.apply",
+        "security.tls._endpoints:_Rule.apply",
         "self.pattern.fullmatch(subject)",
         "self.pattern.search(subject)",
         f"{_TLS}test_names.py::test_a_rule_is_for_the_whole_subject",

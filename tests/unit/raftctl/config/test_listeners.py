@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raftctl.config import NodeConfig, _supported, make_config
+from raftctl.config import NodeConfig, _security_checks, make_config
 from raftctl.config.security import Jaas, ListenerLimits, parse_jaas
 from raftctl.errors import ConfigError
 
@@ -42,10 +42,10 @@ NODE = {
 @pytest.fixture(autouse=True)
 def _everything_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LISTENER_PROTOCOLS", "BROKER_PROTOCOLS", "CONTROLLER_PROTOCOLS"):
-        monkeypatch.setattr(_supported, name, PROTOCOLS)
+        monkeypatch.setattr(_security_checks, name, PROTOCOLS)
     for name in ("MECHANISMS", "LOGIN_MECHANISMS"):
-        monkeypatch.setattr(_supported, name, MECHANISMS)
-    monkeypatch.setattr(_supported, "NOT_IN_FORCE", {})
+        monkeypatch.setattr(_security_checks, name, MECHANISMS)
+    monkeypatch.setattr(_security_checks, "NOT_IN_FORCE", {})
 
 
 def node(changes: Mapping[str, str] | None = None, *, without: str = "") -> NodeConfig:
