@@ -21,7 +21,8 @@ Sources: KIP-43, KIP-152 (SaslAuthenticate), KIP-368 (sessions); Apache Kafka's
 SaslServerAuthenticator.
 """
 
-from broker.authentication._verifiers import Authenticator, Verifiers
+from broker.authentication._authenticator import Authenticator
+from broker.authentication._verifiers import Verifiers
 
 __all__ = [
     "Authenticator",

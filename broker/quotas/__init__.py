@@ -24,7 +24,8 @@ KIP-13, KIP-55, KIP-124, KIP-219, KIP-257, KIP-546, KIP-599, KIP-612.
 """
 
 from broker.quotas._client_quotas import ClientQuotas
-from broker.quotas._rates import ConnectionRates, Windows, canonical_address
+from broker.quotas._connection_rates import ConnectionRates, canonical_address
+from broker.quotas._rates import Windows
 from broker.quotas._scopes import ClientQuotaCallback, QuotaType, StoredQuotas, load_callback
 
 __all__ = [

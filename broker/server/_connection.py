@@ -29,7 +29,7 @@ from broker.request_context import ClientConnection, RequestContext, SaslState
 from raftctl.errors import ConfigError, InvariantViolation, invariant
 from raftctl.metadata.records import Endpoint
 from raftctl.runtime import Deadline
-from raftctl.security import ANONYMOUS, Principal
+from raftctl.security import Principal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -457,7 +457,7 @@ class Connection(asyncio.BufferedProtocol):
 def _identify(client: ClientConnection, name: str | None) -> None:
     """Take the name by a client's certificate; where it logs in by SASL, that decides."""
     if client.security_protocol == "SSL" and name is not None:
-        client.principal = Principal(ANONYMOUS.type, name)
+        client.principal = Principal.of_user(name)
 
 
 def client_host(peer: object) -> str:

@@ -8,81 +8,12 @@ fails with its remedy. Command lines written for raftctl pass unchanged.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from raftctl.config.security import ClientSecurity
-
-
-# --- how a command connects -----------------------------------------------------------------------
-
-
-_OPTION = "--command-config"
-UNANSWERED = (
-    "do brokers listen at the addresses of --bootstrap-server, with the protocol that "
-    "--command-config names?"
-)
-"""What to look at if no node answers."""
-
-
-def read_client_security(path: str | None) -> ClientSecurity:
-    """Return what the file asks for; without one, a plain connection. ConfigError names the key."""
-    from raftctl.config import parse_client_properties
-    from raftctl.config.security import ClientSecurity
-
-    if path is None:
-        return ClientSecurity()
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(
-            f"{_OPTION} {path}: cannot be read ({reason}): name a readable file"
-        ) from None
-    try:
-        return parse_client_properties(text)
-    except ConfigError as error:
-        raise ConfigError(f"{_OPTION} {path}: {error}") from None
-
-
-@contextmanager
-def librdkafka_security(path: str | None) -> Iterator[dict[str, Any]]:
-    """Give the settings for librdkafka, whose client is to be made within the block.
-
-    The client's `poll` raises KafkaError(SASL_AUTHENTICATION_FAILED) once a login was refused.
-    librdkafka itself would log in again and again, and not say why no broker answers.
-    """
-    # Most commands need neither, and both take long to import.
-    from raftctl.runtime.real import RealFileSystem
-    from raftctl.security.clients import librdkafka_settings
-
-    with librdkafka_settings(read_client_security(path), RealFileSystem()) as settings:
-        yield settings | {"error_cb": _raise_refusal}
-
-
-def _raise_refusal(error: Any) -> None:
-    from confluent_kafka import KafkaError as Errors
-
-    if error.code() == Errors._AUTHENTICATION:
-        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, error.str())
-
-
-def kafka_python_security(path: str | None) -> dict[str, Any]:
-    """Return the settings for kafka-python."""
-    from raftctl.runtime.real import RealFileSystem
-    from raftctl.security.clients import python_settings
-
-    return python_settings(read_client_security(path), RealFileSystem())
-
-
-# --- the tools' options ---------------------------------------------------------------------------
-
+    from collections.abc import Mapping, Sequence
 
 T = TypeVar("T")
 

@@ -152,7 +152,7 @@ class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, TokenKeys, Acce
         if self.security_protocol(listener_name) == "SASL_SSL" and "ssl.client.auth" not in own:
             # As with Apache Kafka: who logs in by SASL needs no certificate (KIP-684).
             keys = keys.model_copy(update={"ssl_client_auth": "none"})
-        return tls_settings(keys, prefix if any(key.startswith("ssl.") for key in own) else "")
+        return tls_settings(keys)
 
     def _sasl(self, listener_name: str, own: Mapping[str, str]) -> SaslSettings:
         prefix = listener_prefix(listener_name)
@@ -197,8 +197,8 @@ def mechanism_prefix(mechanism: str) -> str:
     return f"{mechanism.lower()}."
 
 
-def tls_settings(keys: TlsKeys, key_prefix: str = "") -> TlsSettings:
-    """Return the settings that the keys ask for; see `TlsSettings.key_prefix`."""
+def tls_settings(keys: TlsKeys) -> TlsSettings:
+    """Return the settings that the keys ask for."""
     return TlsSettings(
         StoreSettings(
             keys.ssl_keystore_type,
@@ -220,7 +220,6 @@ def tls_settings(keys: TlsKeys, key_prefix: str = "") -> TlsSettings:
         keys.ssl_cipher_suites,
         keys.ssl_principal_mapping_rules,
         keys.ssl_endpoint_identification_algorithm,
-        key_prefix,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from raftctl.config import _supported
 from raftctl.config._complaints import written
 from raftctl.config._definition import key_of
 from raftctl.config._listeners import (
@@ -22,7 +23,7 @@ from raftctl.config._unused import is_harmless, why_refused
 from raftctl.config.security import LOGIN_MODULES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from raftctl.config._definition import Section
     from raftctl.config._listeners import NodeListeners
@@ -33,39 +34,6 @@ if TYPE_CHECKING:
         StoreSettings,
         TlsSettings,
     )
-
-
-# --- what is in force -----------------------------------------------------------------------------
-
-
-LISTENER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-"""What clients can speak to a broker's listeners."""
-
-BROKER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-"""What brokers can speak to each other."""
-
-CONTROLLER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL"})
-"""What nodes can speak to controllers."""
-
-MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
-"""The mechanisms of SASL by which clients can log in."""
-
-LOGIN_MECHANISMS = MECHANISMS
-"""The mechanisms of SASL by which a node can log in to another."""
-
-_NO_TOKENS = "delegation tokens are not supported"
-
-NOT_IN_FORCE: Mapping[str, str] = {
-    "delegation.token.secret.key": _NO_TOKENS,
-    "delegation.token.max.lifetime.ms": _NO_TOKENS,
-    "delegation.token.expiry.time.ms": _NO_TOKENS,
-    "delegation.token.expiry.check.interval.ms": _NO_TOKENS,
-}
-"""Keys that must have their default, and why; of the node and of each listener."""
-
-
-# --- what is asked for ----------------------------------------------------------------------------
-
 
 AUTHORIZER_PREFIX = "authorizer."
 QUOTA_CALLBACK_PREFIX = "client.quota.callback."
@@ -101,7 +69,7 @@ def security_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
 
 def _unsupported_keys(node: NodeListeners) -> Iterator[str]:
     fields = type(node).model_fields
-    for key, reason in NOT_IN_FORCE.items():
+    for key, reason in _supported.NOT_IN_FORCE.items():
         name = key.replace(".", "_")
         if getattr(node, name) != fields[name].default:
             yield f"{written(key, str(getattr(node, name)))}: {reason}: remove the key"
@@ -122,7 +90,9 @@ def _protocol_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]
                 f"listener.security.protocol.map has no protocol for {name}, while other listeners "
                 f"are not PLAINTEXT: add {name}:PROTOCOL"
             )
-        spoken = CONTROLLER_PROTOCOLS if is_controllers else LISTENER_PROTOCOLS
+        spoken = (
+            _supported.CONTROLLER_PROTOCOLS if is_controllers else _supported.LISTENER_PROTOCOLS
+        )
         if protocol not in spoken:
             yield (
                 f"listener.security.protocol.map: {protocol} of {name} is not supported: use "
@@ -130,10 +100,10 @@ def _protocol_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]
             )
     between = node.inter_broker_listener
     protocol = node.security_protocol(between)
-    if is_broker and protocol not in BROKER_PROTOCOLS:
+    if is_broker and protocol not in _supported.BROKER_PROTOCOLS:
         yield (
             f"inter.broker.listener.name={between}: brokers do not speak {protocol} to each other: "
-            f"choose a listener with {' or '.join(sorted(BROKER_PROTOCOLS))}"
+            f"choose a listener with {' or '.join(sorted(_supported.BROKER_PROTOCOLS))}"
         )
     if node.inter_broker_listener_name and node.security_inter_broker_protocol:
         yield (
@@ -284,7 +254,7 @@ def _sasl_problems(
 ) -> Iterator[str]:
     prefix = listener_prefix(security.name)
     if is_bound and not sasl.mechanisms:
-        known = ", ".join(sorted(MECHANISMS)) or "none is supported"
+        known = ", ".join(sorted(_supported.MECHANISMS)) or "none is supported"
         yield (
             f"sasl.enabled.mechanisms is empty, but {security.name} speaks {security.protocol}: "
             f"name the mechanisms ({known})"
@@ -292,7 +262,7 @@ def _sasl_problems(
     for one in (*sasl.mechanisms.values(), *([] if sasl.login is None else [sasl.login])):
         yield from _module_problems(prefix, one)
     for mechanism in sasl.mechanisms.values() if is_bound else ():
-        yield from _unknown_mechanism("sasl.enabled.mechanisms", mechanism, MECHANISMS)
+        yield from _unknown_mechanism("sasl.enabled.mechanisms", mechanism, _supported.MECHANISMS)
         yield from _server_problems(prefix, mechanism)
     if sasl.login is not None:
         yield from _login_problems(prefix, sasl.login, sasl, is_bound=is_bound)
@@ -335,7 +305,7 @@ def _login_problems(
 ) -> Iterator[str]:
     key = f"{prefix}{mechanism_prefix(login.name)}{JAAS_KEY}"
     which = "sasl.mechanism.inter.broker.protocol or sasl.mechanism.controller.protocol"
-    yield from _unknown_mechanism(which, login, LOGIN_MECHANISMS)
+    yield from _unknown_mechanism(which, login, _supported.LOGIN_MECHANISMS)
     if is_bound and login.name not in sasl.mechanisms:
         yield (
             f"{which}: nodes log in by {login.name}, which is not in sasl.enabled.mechanisms: "

@@ -56,9 +56,6 @@ class TlsSettings:
     principal_mapping_rules: str = "DEFAULT"
     endpoint_identification_algorithm: str = "https"
     """Of the client's side; empty: the name of a server is not checked."""
-    key_prefix: str = ""
-    """How the names of these keys begin where they are written: `listener.name.inside.`, or not at
-    all where the listener has none of its own. Errors name keys by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aiohttp import web
-
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
+from raftctl.metadata.acls import CLUSTER_NAME, DENIED, Operation, ResourceType
 from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.requests import ForwardedRequest
 from raftctl.metadata.requests.admin import (
     AdminResponse,
     AlterConfigsRequest,
@@ -48,81 +47,15 @@ from raftctl.metadata.requests.security import (
     DeleteAclsRequest,
 )
 from raftctl.metadata.topic_names import RESERVED
-from raftctl.rpc.codec import PATH
-from raftctl.security import ANONYMOUS, Action, Principal, Requester
+from raftctl.security import Action, Principal, Requester
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from raftctl.metadata.image import MetadataImage
-    from raftctl.metadata.requests import ControllerRequest, ControllerResponse, ForwardedRequest
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.security import Authorizer
-
-
-# --- HTTP -----------------------------------------------------------------------------------------
-
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable
-
-    from aiohttp.typedefs import Middleware
-
-    from raftctl.security import Authorizer
-    from raftctl.security.tls import TlsListener
-
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_OPEN = ("/healthz", "/readyz")
-_READING = ("GET", "HEAD")
-
-
-def identified(tls: TlsListener, inner: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
-    """Return the protocol of a connection, whose transport knows the principal of its peer."""
-
-    def identify(name: str | None) -> None:
-        connection.principal = ANONYMOUS if name is None else Principal(ANONYMOUS.type, name)
-
-    connection = tls.wrap(inner, identify)
-    return connection
-
-
-def http_access(authorizer: Authorizer) -> Middleware:
-    """Return what answers 403 to a principal that the authorizer denies what it asks for."""
-
-    @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path not in _OPEN and not _is_allowed(authorizer, request):
-            document = {
-                "error": "CLUSTER_AUTHORIZATION_FAILED",
-                "message": f"{_principal(request)} may not {_operation(request).name} the cluster",
-            }
-            return web.json_response(document, status=403)
-        return await handler(request)
-
-    return check
-
-
-def _is_allowed(authorizer: Authorizer, request: web.Request) -> bool:
-    action = Action(_operation(request), ResourceType.CLUSTER, CLUSTER_NAME)
-    return authorizer.authorize(Requester(_principal(request), request.remote or ""), action)
-
-
-def _operation(request: web.Request) -> Operation:
-    if request.path == PATH:
-        return Operation.CLUSTER_ACTION
-    return Operation.DESCRIBE if request.method in _READING else Operation.ALTER
-
-
-def _principal(request: web.Request) -> Principal:
-    transport = request.transport
-    found = None if transport is None else transport.get_extra_info("principal")
-    return found if isinstance(found, Principal) else ANONYMOUS
-
-
-# --- requests that brokers forward ----------------------------------------------------------------
-
 
 _CLIENT_METRICS_RESOURCE = 16
 _OF_THE_CLUSTER: dict[type, Operation] = {
@@ -144,12 +77,7 @@ _CONFIGS_OF = {
     _CLIENT_METRICS_RESOURCE: ResourceType.CLUSTER,
 }
 """The resource whose rules hold for configs, by the type that has the configs."""
-_DENIED = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-}
-_TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_TOPIC_DENIED = DENIED[ResourceType.TOPIC]
 _NO_REQUESTER = "the broker does not say for whom it asks: upgrade it to the controllers' release"
 
 
@@ -183,27 +111,19 @@ def screen(
         return Screened(request, _as_it_is)
     if isinstance(request, CreateTopicsRequest) and 0 <= request.broker_id == peer_id:
         return Screened(request, _as_it_is)
+    if not isinstance(request, ForwardedRequest):
+        return Screened(request, _as_it_is)
+    screening = _Screening(authorizer, request)
     match request:
         case CreateTopicsRequest():
-            return _Screening(authorizer, request).creation(request)
+            return screening.creation(request)
         case DeleteTopicsRequest():
-            return _Screening(authorizer, request).deletion(request, image())
+            return screening.deletion(request, image())
         case CreatePartitionsRequest():
-            return _Screening(authorizer, request).partitions(request)
+            return screening.partitions(request)
         case AlterConfigsRequest():
-            return _Screening(authorizer, request).configs(request)
-        case (
-            ElectLeadersRequest()
-            | AlterReassignmentsRequest()
-            | UpdateFeaturesRequest()
-            | UnregisterBrokerRequest()
-            | DescribeQuorumRequest()
-            | AlterClientQuotasRequest()
-            | AlterScramRequest()
-            | CreateAclsRequest()
-            | DeleteAclsRequest()
-        ):
-            _Screening(authorizer, request).whole(request)
+            return screening.configs(request)
+    screening.whole(request)
     return Screened(request, _as_it_is)
 
 
@@ -336,7 +256,7 @@ class _Screening:
         name = CLUSTER_NAME if kind is ResourceType.CLUSTER else one.resource_name
         if self._allows(Operation.ALTER_CONFIGS, kind, name):
             return None
-        return ItemOutcome(_DENIED[kind])
+        return ItemOutcome(DENIED[kind])
 
 
 def _allowed(items: Sequence[Item], denied: Sequence[ItemOutcome | None]) -> tuple[Item, ...]:

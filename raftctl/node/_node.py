@@ -25,7 +25,7 @@ from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.node._controller_service import ControllerService
-from raftctl.node._forwarded_requests import http_access, identified
+from raftctl.node._http_access import http_access, identified
 from raftctl.node._registrations import (
     BrokerLifecycle,
     BrokerRunner,

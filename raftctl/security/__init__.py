@@ -24,14 +24,8 @@ Sources: Apache Kafka's StandardAuthorizer; KIP-11 (rules), KIP-290 (prefixes), 
 by type), KIP-801.
 """
 
-from raftctl.security._principal import (
-    ANONYMOUS,
-    Action,
-    Authorizer,
-    Principal,
-    Requester,
-    load_authorizer,
-)
+from raftctl.security._plugin import load_authorizer
+from raftctl.security._principal import ANONYMOUS, Action, Authorizer, Principal, Requester
 from raftctl.security._standard import StandardAuthorizer
 
 __all__ = [

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,40 +11,6 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.acls import Operation, ResourceType
     from raftctl.metadata.image import MetadataDelta, MetadataImage
-
-
-# --- the plug point -------------------------------------------------------------------------------
-
-
-AUTHORIZER_GROUP = "raftctl.authorizers"
-_NAMES = {"org.apache.kafka.metadata.authorizer.StandardAuthorizer": "standard"}
-"""Classes of Apache Kafka to the plug-ins that decide alike, so that its files work here."""
-
-
-def load_authorizer(
-    class_name: str, config: Mapping[str, str], log: FilteringBoundLogger
-) -> Authorizer:
-    """Make the authorizer of `authorizer.class.name`, a plug-in's name or a class of Apache Kafka.
-
-    `config` has the node's keys as they were written; `log` takes the audit lines. ConfigError
-    lists those installed if there is none of that name, or is that of the plug-in.
-    """
-    found = {point.name: point for point in entry_points(group=AUTHORIZER_GROUP)}
-    point = found.get(_NAMES.get(class_name, class_name))
-    if point is None:
-        known = ", ".join(sorted(found)) or "none"
-        raise ConfigError(
-            f"authorizer.class.name: no authorizer {class_name!r}; installed: {known}"
-        )
-    plugin: type[Authorizer] = point.load()
-    return plugin(config, log)
-
-
-# --- what an authorizer is asked ------------------------------------------------------------------
-
-
-USER = "User"
-"""The type of every principal that a listener makes (KIP-189)."""
 
 
 class Principal(NamedTuple):
@@ -67,8 +30,13 @@ class Principal(NamedTuple):
             raise ValueError(f"{text!r} is no principal: write TYPE:NAME, such as User:alice")
         return cls(kind, name)
 
+    @classmethod
+    def of_user(cls, name: str) -> Principal:
+        """Return the principal of a user, or of a certificate's name (KIP-189)."""
+        return cls("User", name)
 
-ANONYMOUS = Principal(USER, "ANONYMOUS")
+
+ANONYMOUS = Principal.of_user("ANONYMOUS")
 """The principal of a connection that does not authenticate."""
 
 

@@ -107,7 +107,7 @@ def refusal(entrance: Entrance, user: str, word: str = "") -> int | None:
     return None if error is None else error.code()
 
 
-@pytest.mark.req("S2", "S3", "S4", "S6", "S7")
+@pytest.mark.req("N2", "S2", "S3", "S4", "S6", "S7")
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_who_logs_in_may_do_what_a_rule_allows(tmp_path: Path, protocol: str) -> None:
     (tmp_path / "certificates").mkdir()

@@ -127,7 +127,7 @@ EDITS = (
     ),
     Edit(
         "refused_login_of_a_command_is_repeated",
-        "cli._kafka_tools:_raise_refusal",
+        "cli.kafka.client_security:_raise_refusal",
         "error.code() == Errors._AUTHENTICATION",
         "False",
         f"{_COMMANDS}::test_wrong_password[command0]",

@@ -67,7 +67,7 @@ EDITS = (
     ),
     Edit(
         "brokers_share_the_connection_rate_of_clients",
-        "broker.quotas._rates:ConnectionRates.accept",
+        "broker.quotas._connection_rates:ConnectionRates.accept",
         "if listener != self._protected:",
         "if True:",
         f"{_QUOTAS}test_connection_rates.py::test_clients_do_not_use_up_the_rate_of_brokers",

@@ -7,7 +7,7 @@ from tests.mutants.edit import Edit
 _SASL = "unit/raftctl/security/sasl/"
 _BROKER = "unit/broker/server/test_sasl.py::test_"
 _SCRAM = "security.sasl.scram:ScramServer."
-_AUTHENTICATOR = "broker.authentication._verifiers:Authenticator."
+_AUTHENTICATOR = "broker.authentication._authenticator:Authenticator."
 
 EDITS = (
     Edit(
@@ -70,14 +70,14 @@ EDITS = (
     ),
     Edit(
         "unknown_user_of_plain_costs_less",
-        "security.sasl._exchange:PlainServer.evaluate",
+        "security.sasl._plain:PlainServer.evaluate",
         "is_equal = hmac",
         "is_equal = expected is not None and hmac",
         f"{_SASL}test_plain.py::test_an_unknown_user_fails_as_a_wrong_password_does",
     ),
     Edit(
         "password_of_plain_is_not_checked",
-        "security.sasl._exchange:PlainServer.evaluate",
+        "security.sasl._plain:PlainServer.evaluate",
         "if not is_equal or expected is None:",
         "if expected is None:",
         f"{_SASL}test_plain.py::test_the_password_decides",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.edit import Edit
 
-_RULES = "security._standard:"
+_RULES = "security._rules:"
 _STANDARD = "security._standard:StandardAuthorizer."
 _UNIT = "unit/raftctl/security/test_standard.py::"
 _DECIDES = f"{_UNIT}test_a_decision_is_that_of_the_rules"

@@ -24,14 +24,14 @@ EDITS = (
     ),
     Edit(
         "order_of_mapping_rules_is_ignored",
-        "security.tls._endpoints:PrincipalMapper.name",
+        "security.tls._mapping:PrincipalMapper.name",
         "for rule in self._rules",
         "for rule in reversed(self._rules)",
         f"{_TLS}test_names.py::test_the_first_rule_that_fits_decides",
     ),
     Edit(
         "rule_fits_where_it_matches_a_part",
-        "security.tls._endpoints:_Rule.apply",
+        "security.tls._mapping:_Rule.apply",
         "self.pattern.fullmatch(subject)",
         "self.pattern.search(subject)",
         f"{_TLS}test_names.py::test_a_rule_is_for_the_whole_subject",
@@ -73,14 +73,14 @@ EDITS = (
     ),
     Edit(
         "who_is_no_node_makes_calls",
-        "node._forwarded_requests:_operation",
+        "node._http_access:_operation",
         "Operation.CLUSTER_ACTION",
         "Operation.DESCRIBE",
         "unit/raftctl/node/test_secure_controllers.py::test_who_is_no_node_makes_no_call[alice]",
     ),
     Edit(
         "password_of_a_jks_store_is_not_checked",
-        "security.tls._stores:parse_jks",
+        "security.tls._jks:parse_jks",
         "if password is not None:",
         "if False:",
         f"{_TLS}test_stores.py::test_a_trust_store_of_somebody_else_is_not_taken",

@@ -9,7 +9,7 @@ from broker.apis.handler import authorization
 from broker.coordinator.internal_topics import partition_of
 from broker.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.acls import Operation, ResourceType
+from raftctl.metadata.acls import DENIED, Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
@@ -48,7 +48,7 @@ def handle(
     is_batch = request.version >= _BATCHED_FROM
     keys = request.body["coordinator_keys"] if is_batch else [request.body["key"]]
     allowed = authorization.allowed_names(context, request, Operation.DESCRIBE, kind, keys)
-    find = partial(_found, context, topic, allowed, authorization.DENIED[kind])
+    find = partial(_found, context, topic, allowed, DENIED[kind])
     if allowed and context.metadata.image.topics.by_name(topic) is None:
         return _create_and_answer(context, request, topic, find)
     return _answer(request, find)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
+from raftctl.errors import KafkaError
+from raftctl.metadata.acls import CLUSTER_NAME, DENIED, Operation, ResourceType
 from raftctl.security import Action
 
 if TYPE_CHECKING:
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from broker.apis.handler._context import ApiContext
     from broker.protocol.codec import Request
 
-DENIED = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-}
-"""The error of an operation that is denied, by the type of its resource."""
 _GRANTABLE: dict[ResourceType, tuple[int, ...]] = {
     ResourceType.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
     ResourceType.GROUP: (3, 6, 8, 10, 11),
@@ -115,7 +107,7 @@ def require(
     resource_type: ResourceType,
     name: str = CLUSTER_NAME,
 ) -> None:
-    """Raise the KafkaError of the resource type, of `DENIED`, unless the operation is allowed."""
+    """Raise the KafkaError of the resource type unless the operation is allowed."""
     if not is_allowed(context, request, operation, resource_type, name):
         raise KafkaError(DENIED[resource_type])
 

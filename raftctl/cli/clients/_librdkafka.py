@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from raftctl.cli._kafka_tools import UNANSWERED, librdkafka_security
+from raftctl.cli.kafka.client_security import UNANSWERED, librdkafka_security
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:

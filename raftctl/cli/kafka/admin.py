@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, TypeVar
 
 import typer
 
-from raftctl.cli._kafka_tools import (
+from raftctl.cli._options import BootstrapOption, CommandConfigOption, Printer
+from raftctl.cli.kafka.client_security import (
     UNANSWERED,
     kafka_python_security,
     librdkafka_security,
 )
-from raftctl.cli._options import BootstrapOption, CommandConfigOption, Printer
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:

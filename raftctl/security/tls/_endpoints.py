@@ -10,101 +10,11 @@ to import as a node to start, and a node without TLS needs none of them.
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from raftctl.errors import ConfigError
 from raftctl.security.tls._connection import RECEIVE_BYTES, TlsConnection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-# --- principals of certificates -------------------------------------------------------------------
-
-
-_RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|"
-_SPLITTER = re.compile(rf"\s*(?:{_RULE})\s*(,|$)")
-_REFERENCE = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
-
-
-class _Rule(NamedTuple):
-    pattern: re.Pattern[str] | None
-    """None is `DEFAULT`."""
-    replacement: str = ""
-    case: str = ""
-
-    def apply(self, subject: str) -> str | None:
-        """Return the name, or None if the rule is for other subjects."""
-        if self.pattern is None:
-            return subject
-        if self.pattern.fullmatch(subject) is None:
-            return None
-        name = self.pattern.sub(self._expand, subject)
-        if self.case == "L":
-            return name.lower()
-        return name.upper() if self.case == "U" else name
-
-    def _expand(self, match: re.Match[str]) -> str:
-        return _REFERENCE.sub(lambda found: self._referred(found, match), self.replacement)
-
-    @staticmethod
-    def _referred(found: re.Match[str], match: re.Match[str]) -> str:
-        """Return what stands for `$12`: group 12, or group 1 and "2", or the text itself."""
-        if found[2] is None:
-            return found[1]
-        groups, digits = match.re.groups, found[2]
-        count = 1
-        while count < len(digits) and int(digits[: count + 1]) <= groups:
-            count += 1
-        if int(digits[:count]) > groups:
-            return found[0]
-        return (match[int(digits[:count])] or "") + digits[count:]
-
-
-class PrincipalMapper:
-    """The rules of a listener, in their order."""
-
-    def __init__(self, rules: str) -> None:
-        """Parse the rules; ValueError with the rule and the remedy if one is malformed."""
-        self._rules = tuple(_parsed(rules))
-
-    def name(self, subject: str) -> str | None:
-        """Return the name of the principal with that subject, or None if no rule is for it."""
-        names = (rule.apply(subject) for rule in self._rules)
-        return next((name for name in names if name is not None), None)
-
-
-def _parsed(rules: str) -> Iterator[_Rule]:
-    text, position = rules.strip(), 0
-    while position < len(text):
-        found = _SPLITTER.match(text, position)
-        if found is None:
-            raise ValueError(
-                f"{text[position:].strip()!r} is no rule: write DEFAULT or "
-                "RULE:pattern/replacement/[LU]"
-            )
-        position = found.end()
-        is_default, pattern, replacement, case = found[1], found[2], found[3], found[4]
-        if is_default:
-            yield _Rule(None)
-        elif pattern is not None:
-            yield _Rule(_compiled(pattern, replacement), replacement, case)
-
-
-def _compiled(pattern: str, replacement: str) -> re.Pattern[str]:
-    try:
-        compiled = re.compile(pattern, re.ASCII)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
-    referred = [found[2] for found in _REFERENCE.finditer(replacement) if found[2]]
-    if not compiled.groups and any(int(digits[0]) for digits in referred):
-        raise ValueError(f"{pattern!r} has no group for ${referred[0]}: put parentheses in it")
-    return compiled
-
-
-# --- listeners and clients ------------------------------------------------------------------------
-
+from raftctl.security.tls._mapping import PrincipalMapper
 
 if TYPE_CHECKING:
     import ssl
@@ -223,13 +133,12 @@ class TlsListener:
         self,
         settings: TlsSettings,
         listener: str,
-        runtime: Runtime,
+        context: ReloadedContext,
         handshakes: Handshakes,
         log: FilteringBoundLogger,
     ) -> None:
         """See `NodeTls.listener`."""
-        from raftctl.security.tls._contexts import server_context
-        from raftctl.security.tls._stores import subject_of
+        from raftctl.security.tls._names import subject_of
 
         try:
             self._mapper = PrincipalMapper(settings.principal_mapping_rules)
@@ -238,16 +147,10 @@ class TlsListener:
                 f"ssl.principal.mapping.rules of listener {listener}: {error}"
             ) from error
         self._subject_of = subject_of
+        self._context = context
         self._handshakes = handshakes
         self._log = log
         self._scratch = memoryview(bytearray(RECEIVE_BYTES))
-        self.context = ReloadedContext(
-            lambda settings: server_context(settings, runtime.files, listener),
-            settings,
-            runtime,
-            handshakes,
-            log,
-        )
 
     def wrap(
         self, inner: asyncio.BaseProtocol, identify: Callable[[str | None], None]
@@ -260,7 +163,7 @@ class TlsListener:
 
         return TlsConnection(
             inner,
-            self.context.newest,
+            self._context.newest,
             self._handshakes,
             self._scratch,
             on_shaken=lambda connection: self._refusal(connection, identify),
@@ -292,26 +195,11 @@ class TlsListener:
 class TlsClient:
     """TLS for connecting to others; made by `NodeTls`."""
 
-    def __init__(
-        self,
-        settings: TlsSettings,
-        listener: str,
-        runtime: Runtime,
-        handshakes: Handshakes,
-        log: FilteringBoundLogger,
-    ) -> None:
+    def __init__(self, context: ReloadedContext, handshakes: Handshakes) -> None:
         """See `NodeTls.client`."""
-        from raftctl.security.tls._contexts import client_context
-
+        self._context = context
         self._handshakes = handshakes
         self._scratch = memoryview(bytearray(RECEIVE_BYTES))
-        self.context = ReloadedContext(
-            lambda settings: client_context(settings, runtime.files, listener),
-            settings,
-            runtime,
-            handshakes,
-            log,
-        )
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
         """Connect, and return the protocol once the handshake is done; OSError if that fails."""
@@ -332,7 +220,7 @@ class TlsClient:
         transport, _ = await loop.create_connection(
             lambda: TlsConnection(
                 inner,
-                self.context.newest,
+                self._context.newest,
                 self._handshakes,
                 self._scratch,
                 server_hostname=host,

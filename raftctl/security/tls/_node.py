@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raftctl.security.tls._endpoints import TlsClient, TlsListener
+from raftctl.security.tls._endpoints import ReloadedContext, TlsClient, TlsListener
 from raftctl.security.tls._handshakes import Handshakes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ssl import SSLContext
+
     from structlog.typing import FilteringBoundLogger
 
     from raftctl.config.security import TlsSettings
-    from raftctl.runtime.api import Runtime
-    from raftctl.security.tls._endpoints import ReloadedContext
+    from raftctl.runtime.api import FileSystem, Runtime
 
 
 class NodeTls:
@@ -26,17 +28,36 @@ class NodeTls:
 
     def listener(self, settings: TlsSettings, name: str) -> TlsListener:
         """Load the stores of a listener; ConfigError with key and remedy if they cannot be used."""
+        from raftctl.security.tls._contexts import server_context
+
         log = self._log.bind(listener=name)
-        made = TlsListener(settings, name, self._runtime, self.handshakes, log)
-        self._contexts.append(made.context)
-        return made
+        context = self._context(server_context, settings, name, log)
+        return TlsListener(settings, name, context, self.handshakes, log)
 
     def client(self, settings: TlsSettings, name: str) -> TlsClient:
         """Load the stores for connecting to listeners of a name; ConfigError as `listener`."""
+        from raftctl.security.tls._contexts import client_context
+
         log = self._log.bind(listener=name, side="client")
-        made = TlsClient(settings, name, self._runtime, self.handshakes, log)
-        self._contexts.append(made.context)
-        return made
+        return TlsClient(self._context(client_context, settings, name, log), self.handshakes)
+
+    def _context(
+        self,
+        make: Callable[[TlsSettings, FileSystem, str], SSLContext],
+        settings: TlsSettings,
+        name: str,
+        log: FilteringBoundLogger,
+    ) -> ReloadedContext:
+        files = self._runtime.files
+        context = ReloadedContext(
+            lambda settings: make(settings, files, name),
+            settings,
+            self._runtime,
+            self.handshakes,
+            log,
+        )
+        self._contexts.append(context)
+        return context
 
     def close(self) -> None:
         """End the handshakes, and look at no file any more."""

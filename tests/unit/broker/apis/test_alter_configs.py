@@ -214,10 +214,10 @@ async def test_configs_of_a_name_that_no_topic_can_have(broker: ControlledBroker
 @pytest.mark.req("S8")
 async def test_no_description_holds_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "raftctl.config._security_checks.LISTENER_PROTOCOLS", frozenset({"SSL", "SASL_SSL"})
+        "raftctl.config._supported.LISTENER_PROTOCOLS", frozenset({"SSL", "SASL_SSL"})
     )
-    monkeypatch.setattr("raftctl.config._security_checks.BROKER_PROTOCOLS", frozenset({"SSL"}))
-    monkeypatch.setattr("raftctl.config._security_checks.MECHANISMS", frozenset({"PLAIN"}))
+    monkeypatch.setattr("raftctl.config._supported.BROKER_PROTOCOLS", frozenset({"SSL"}))
+    monkeypatch.setattr("raftctl.config._supported.MECHANISMS", frozenset({"PLAIN"}))
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     broker = ControlledBroker(
         listeners="WEB://127.0.0.1:0,LOGIN://127.0.0.1:0",

@@ -16,10 +16,9 @@ from uuid import UUID
 import pytest
 
 from broker.apis import consumer, data, transactional
-from broker.apis.handler.authorization import DENIED
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
-from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
+from raftctl.metadata.acls import CLUSTER_NAME, DENIED, Operation, ResourceType
 from raftctl.security import Action
 from tests.kit.authorizing import ListedActions
 from tests.unit.broker.apis.asking import TOPIC_ID, ask, new_broker

@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from raftctl.cli.main import run
-from raftctl.cli.offline.storage import parse_scram_user, random_uuid_text
+from raftctl.cli.offline.scram_users import parse_scram_user
+from raftctl.cli.offline.storage import random_uuid_text
 from raftctl.cli.offline.voters import parse_controllers_with_ids, voter_text
 from raftctl.errors import ConfigError
 from raftctl.ids import uuid_text

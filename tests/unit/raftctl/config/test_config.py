@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 import raftctl
 from raftctl.config import KEYS, SECTIONS, NodeConfig, key_of, load_config, make_config
-from raftctl.config._security_checks import NOT_IN_FORCE
+from raftctl.config._supported import NOT_IN_FORCE
 from raftctl.config._unused import unused_keys, why_unused
 from raftctl.config.addresses import Listener, Voter, parse_listeners, parse_voters
 from raftctl.errors import ConfigError, KafkaError

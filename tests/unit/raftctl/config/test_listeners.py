@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raftctl.config import NodeConfig, _security_checks, make_config
+from raftctl.config import NodeConfig, _supported, make_config
 from raftctl.config.security import Jaas, ListenerLimits, parse_jaas
 from raftctl.errors import ConfigError
 
@@ -42,10 +42,10 @@ NODE = {
 @pytest.fixture(autouse=True)
 def _everything_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LISTENER_PROTOCOLS", "BROKER_PROTOCOLS", "CONTROLLER_PROTOCOLS"):
-        monkeypatch.setattr(_security_checks, name, PROTOCOLS)
+        monkeypatch.setattr(_supported, name, PROTOCOLS)
     for name in ("MECHANISMS", "LOGIN_MECHANISMS"):
-        monkeypatch.setattr(_security_checks, name, MECHANISMS)
-    monkeypatch.setattr(_security_checks, "NOT_IN_FORCE", {})
+        monkeypatch.setattr(_supported, name, MECHANISMS)
+    monkeypatch.setattr(_supported, "NOT_IN_FORCE", {})
 
 
 def node(changes: Mapping[str, str] | None = None, *, without: str = "") -> NodeConfig:
@@ -86,7 +86,6 @@ def test_a_listeners_own_keys_come_before_the_nodes() -> None:
     assert (web.tls.keystore.location, web.tls.keystore.type) == ("/etc/web.jks", "JKS")
     assert (both.tls.keystore.location, both.tls.keystore.type) == ("/etc/node.p12", "PKCS12")
     assert (web.tls.client_auth, both.tls.client_auth) == ("required", "none")
-    assert (web.tls.key_prefix, both.tls.key_prefix) == ("listener.name.web.", "")
     assert both.sasl is not None
     assert list(both.sasl.mechanisms) == ["SCRAM-SHA-256"]
     login = config.listener_security("LOGIN").sasl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 from uuid import UUID
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.requests import ForwardedRequest
 from raftctl.metadata.requests.admin import (
     AdminResponse,
     AlterConfigsRequest,
@@ -40,13 +41,14 @@ from raftctl.metadata.requests.security import (
     DeleteAclsRequest,
 )
 from raftctl.node import screen
+from raftctl.node._forwarded_requests import _OF_THE_CLUSTER
 from raftctl.raft.messages import NO_NODE
 from raftctl.security import Action, Principal, Requester
 from tests.kit.authorizing import ListedActions, denying
 from tests.unit.raftctl.controller.cluster import Cluster
 
 if TYPE_CHECKING:
-    from raftctl.metadata.requests import ControllerRequest, ForwardedRequest
+    from raftctl.metadata.requests import ControllerRequest
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 ALICE = ("User:alice", "10.0.0.7")
@@ -316,3 +318,14 @@ def test_configs_are_altered_by_the_type_of_their_resource(
     assert response.outcomes == (ItemOutcome(error), ItemOutcome(ErrorCode.INVALID_CONFIG))
     failed = AdminResponse(ErrorCode.UNKNOWN_SERVER_ERROR, "", ())
     assert allowed.complete(failed) is failed
+
+
+def test_every_request_that_brokers_forward_is_screened() -> None:
+    """One that is in neither table would be decided for anybody."""
+    item_by_item = {
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        CreatePartitionsRequest,
+        AlterConfigsRequest,
+    }
+    assert {*get_args(ForwardedRequest)} == item_by_item | {*_OF_THE_CLUSTER}

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from raftctl.config.security import StoreSettings, TlsSettings
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
-from raftctl.node._forwarded_requests import http_access, identified
+from raftctl.node._http_access import http_access, identified
 from raftctl.raft.messages import NodeId, TransferLeadershipRequest
 from raftctl.rpc import RpcClient, RpcNotConnected, RpcServer, start_http
 from raftctl.runtime.real import RealRuntime

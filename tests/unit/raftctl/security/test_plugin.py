@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from raftctl.errors import ConfigError
-from raftctl.security import Authorizer, StandardAuthorizer, _principal, load_authorizer
+from raftctl.security import Authorizer, StandardAuthorizer, _plugin, load_authorizer
 from tests.kit.authorizing import ListedActions, RuledAuthorizer
 from tests.kit.example_broker import ROOT, block, entry_points
 
@@ -24,10 +24,10 @@ LOG = structlog.get_logger()
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
-        EntryPoint(name, "tests.kit.authorizing:ListedActions", _principal.AUTHORIZER_GROUP)
+        EntryPoint(name, "tests.kit.authorizing:ListedActions", _plugin.AUTHORIZER_GROUP)
         for name in ("standard", "another")
     ]
-    monkeypatch.setattr(_principal, "entry_points", lambda group: points)
+    monkeypatch.setattr(_plugin, "entry_points", lambda group: points)
 
 
 @pytest.mark.req("P3")
@@ -52,10 +52,10 @@ def test_an_unknown_authorizer_is_an_error_that_lists_those_installed() -> None:
 def install(monkeypatch: pytest.MonkeyPatch, pyproject: str) -> None:
     """Let these be the plug-ins: those of the environment may be older than this tree."""
     points = [
-        EntryPoint(name, target, _principal.AUTHORIZER_GROUP)
-        for name, target in entry_points(pyproject, _principal.AUTHORIZER_GROUP).items()
+        EntryPoint(name, target, _plugin.AUTHORIZER_GROUP)
+        for name, target in entry_points(pyproject, _plugin.AUTHORIZER_GROUP).items()
     ]
-    monkeypatch.setattr(_principal, "entry_points", lambda group: points)
+    monkeypatch.setattr(_plugin, "entry_points", lambda group: points)
 
 
 @pytest.mark.req("P3", "S4")

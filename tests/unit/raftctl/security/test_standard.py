@@ -11,7 +11,7 @@ from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import NoOpRecord, RemoveAccessControlEntryRecord
 from raftctl.security import Action, StandardAuthorizer, _standard
-from raftctl.security._standard import RuleIndex
+from raftctl.security._rules import RuleIndex
 from tests.kit.authorizing import RuledAuthorizer, requester, rule
 
 pytestmark = pytest.mark.req("S4")

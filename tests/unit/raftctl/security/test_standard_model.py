@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from raftctl.metadata.acls import Operation, PatternType, Permission, ResourceType
 from raftctl.metadata.records import RemoveAccessControlEntryRecord
 from raftctl.security import Action
-from raftctl.security._standard import RuleIndex
+from raftctl.security._rules import RuleIndex
 from tests.kit.authorizing import RuledAuthorizer, requester, rule
 
 if TYPE_CHECKING:

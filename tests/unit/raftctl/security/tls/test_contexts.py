@@ -14,7 +14,8 @@ from pydantic import SecretStr
 from raftctl.config.security import StoreSettings, TlsSettings
 from raftctl.errors import ConfigError
 from raftctl.runtime.real import RealFileSystem
-from raftctl.security.tls._contexts import client_context, openssl_name, server_context
+from raftctl.security.tls._ciphers import openssl_name
+from raftctl.security.tls._contexts import client_context, server_context
 from tests.kit.certificates import Authority
 
 pytestmark = pytest.mark.req("S2", "S8")

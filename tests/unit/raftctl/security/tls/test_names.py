@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from raftctl.security.tls._endpoints import PrincipalMapper
-from raftctl.security.tls._stores import distinguished_name, subject_of
+from raftctl.security.tls._mapping import PrincipalMapper
+from raftctl.security.tls._names import distinguished_name, subject_of
 from tests.kit.certificates import Authority
 
 pytestmark = pytest.mark.req("S2")

@@ -12,14 +12,8 @@ from pydantic import SecretStr
 from raftctl.config.security import StoreSettings, TlsSettings
 from raftctl.errors import ConfigError
 from raftctl.runtime.real import RealFileSystem
-from raftctl.security.tls._stores import (
-    Identity,
-    WrongPasswordError,
-    load_identity,
-    load_trusted,
-    open_key_file,
-    parse_jks,
-)
+from raftctl.security.tls._jks import WrongPasswordError, parse_jks
+from raftctl.security.tls._stores import Identity, load_identity, load_trusted, open_key_file
 from tests.kit.certificates import Authority, Issued, self_signed
 
 pytestmark = pytest.mark.req("S2", "S8")
