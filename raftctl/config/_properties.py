@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _BLANKS = " \t\f"
 _ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
@@ -32,7 +32,7 @@ def parse_properties(text: str) -> dict[str, str]:
     return values
 
 
-def write_properties(values: dict[str, str]) -> str:
+def write_properties(values: Mapping[str, str]) -> str:
     """Return the text from which `parse_properties` reads the same keys and values."""
     return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in values.items())
 

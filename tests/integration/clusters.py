@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from raftctl.cli.offline.storage import format_storage, random_uuid_text
+from raftctl.config import write_properties
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.localcluster.fork_server import NodeLauncher
 
@@ -45,12 +46,17 @@ def running_cluster(
     brokers: int = 3,
     overrides: Mapping[str, str] | None = None,
     launch: Launcher | None = None,
+    prepare: Callable[[LocalCluster], object] = lambda _: None,
 ) -> Iterator[LocalCluster]:
-    """A ready cluster; afterwards its processes are gone, whatever happened."""
+    """A ready cluster; afterwards its processes are gone, whatever happened.
+
+    `prepare` may change the files of the nodes before they start.
+    """
     launch = launch or launcher().launch
     spec = ClusterSpec(controllers, brokers, overrides=overrides)
     cluster = LocalCluster.open(directory, spec, random_uuid_text, format_storage, launch)
     try:
+        prepare(cluster)
         cluster.start_all()
         cluster.wait_ready(60, lambda _: None)
         yield cluster
@@ -58,6 +64,12 @@ def running_cluster(
         cluster.kill_all()
         left = processes_of(directory)
     assert left == []
+
+
+def add_keys(cluster: LocalCluster, node: LocalNode, keys: Mapping[str, str]) -> None:
+    """Append keys to the node's file; they are in force after its next start."""
+    path = cluster.directory / node.name / "node.properties"
+    path.write_text(path.read_text() + write_properties(keys))
 
 
 def processes_of(directory: Path) -> list[str]:

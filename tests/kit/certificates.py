@@ -89,6 +89,12 @@ class Authority:
         path.write_text(self.pem)
         return str(path)
 
+    def pkcs12(self, path: Path, password: str) -> str:
+        """Write its certificate as a trust store that Java takes, and return the path."""
+        trusted = [pkcs12.PKCS12Certificate(self.certificate, b"authority")]
+        path.write_bytes(pkcs12.serialize_java_truststore(trusted, _encryption(password)))
+        return str(path)
+
     def issue(
         self,
         name: str = "node",

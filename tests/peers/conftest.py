@@ -11,12 +11,14 @@ from confluent_kafka.cimpl import NewTopic
 from raftctl.localcluster.cluster import ClusterSpec
 from tests.bench.kafka.clusters import kafka_cluster, kafka_jars
 from tests.integration.clusters import ANY_TIMESTAMP, running_cluster
+from tests.peers.secured.cluster import secured_cluster
 from tests.peers.tools import CACHE, KAFKA_VERSION, installing, need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from raftctl.localcluster.cluster import LocalCluster
+    from tests.peers.secured.cluster import SecuredCluster
 
 
 # No broker shall be fenced, and its partitions without a leader, because the machine is busy.
@@ -48,6 +50,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """3 controllers and 3 brokers, as real processes."""
     directory = tmp_path_factory.mktemp("nodes") / "cluster"
     with running_cluster(directory, overrides={**ANY_TIMESTAMP, **QUICK_GROUPS}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    """One controller and two brokers with TLS, logins and rules.
+
+    Tests that use it are of one `xdist_group`, so that it is started once.
+    """
+    with secured_cluster(tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 
