@@ -31,6 +31,13 @@ def _parse_counts(text: str) -> dict[str, int]:
     return counts
 
 
+def _parse_hosts(text: str) -> tuple[str, ...]:
+    for host in split_list(text):
+        if ":" in host or "/" in host or "*" in host:
+            raise ValueError(f"{host!r} is no name: write it without a scheme and a port")
+    return split_list(text)
+
+
 def _parse_url(text: str) -> str | None:
     url = text.strip()
     if url and not url.startswith(("https:", "http:", "file:")):
@@ -45,6 +52,7 @@ Secret = SecretStr | None
 TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
 TlsVersions = Annotated[tuple[TlsVersion, ...], parsed_by(split_list)]
 Users = Annotated[tuple[str, ...], parsed_by(_parse_users)]
+Hosts = Annotated[tuple[str, ...], parsed_by(_parse_hosts)]
 Counts = Annotated[dict[str, int], parsed_by(_parse_counts)]
 Url = Annotated[str | None, parsed_by(_parse_url)]
 Mechanism = Annotated[str, parsed_by(lambda text: text.strip().upper())]
@@ -185,6 +193,11 @@ class AccessKeys(Section):
     )
     allow_everyone_if_no_acl_found: Flag = key(
         False, "Whether everybody may do everything with a resource that no rule is about."
+    )
+    http_allowed_hosts: Hosts = key(
+        (),
+        "Names by which HTTP clients reach this controller, besides those of its listeners and of "
+        "the quorum: `HOST,...`. Requests with another name in `Host` are refused.",
     )
 
 

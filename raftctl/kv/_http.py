@@ -115,9 +115,6 @@ class KvApi:
         self, endpoint: Endpoint
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
-            refused = refusal(request)
-            if refused is not None:
-                return refused
             try:
                 return web.json_response(await endpoint(await Fields.of(request)))
             except RefusedWriteError as error:
@@ -309,13 +306,6 @@ class KvApi:
             holder = {"token": token, "session": uuid_text(session_id), **value_fields(value)}
             document["holder"] = holder
         return {**document, "offset": image.offset}
-
-
-def refusal(request: web.Request) -> web.Response | None:
-    """Refuse requests by pages of other sites, which come through a user's browser."""
-    if "Origin" not in request.headers:
-        return None
-    return error_response(BadFieldError("Origin", "browsers are not served"))
 
 
 def _not_answered(why: str, *, writes: bool) -> KafkaError:

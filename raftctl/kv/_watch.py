@@ -18,7 +18,7 @@ from aiohttp import web
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
-from raftctl.kv._http import PATH, refusal
+from raftctl.kv._http import PATH
 from raftctl.kv._json import BadFieldError, Fields, error_response
 
 if TYPE_CHECKING:
@@ -61,9 +61,6 @@ class KvWatches:
             task.cancel()
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        refused = refusal(request)
-        if refused is not None:
-            return refused
         try:
             fields = await Fields.of(request)
             watch = await self._begin(fields)

@@ -25,7 +25,7 @@ from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.node._controller_service import ControllerService
-from raftctl.node._http_access import http_access, identified
+from raftctl.node._http_access import http_access, identified, no_foreign_pages, own_hosts
 from raftctl.node._registrations import (
     BrokerLifecycle,
     BrokerRunner,
@@ -322,7 +322,7 @@ class Node:
         )
         listener = config.controller_listeners[0]
         security = config.listener_security(listener.name)
-        checks, wrap = [], None
+        checks, wrap = [no_foreign_pages(own_hosts(config))], None
         if security.tls is not None:
             wrap = partial(identified, self._tls.listener(security.tls, listener.name))
             if self.authorizer is not None:

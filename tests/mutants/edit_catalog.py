@@ -11,6 +11,7 @@ from tests.mutants import (
     controller_invariant_edits,
     coordinator_edits,
     core_swarm_edits,
+    http_edits,
     invariant_edits,
     lease_edits,
     node_edits,
@@ -44,4 +45,5 @@ EDITS = (
     *security_edits.EDITS,
     *sasl_edits.EDITS,
     *tls_edits.EDITS,
+    *http_edits.EDITS,
 )
