@@ -62,7 +62,7 @@ class Run:
         from jepsen.environments.admin import BrokerRoles
 
         rng = random.Random(f"{self._spec.seed}/roles")
-        return BrokerRoles(self._environment.entrance, self._spec.topic, rng)
+        return BrokerRoles(self._environment.operator, self._spec.topic, rng)
 
     def _membership(self) -> BrokerMembership | None:
         """Return the membership of brokers, if the test changes it."""
@@ -89,6 +89,7 @@ class Run:
 
     async def run(self) -> None:
         """Run the test, from a cluster that is ready to the final reads."""
+        await self._allow_clients()
         await self._workload.prepare(self._environment)
         watch = asyncio.get_running_loop().create_task(self._watch_controllers())
         try:
@@ -99,6 +100,13 @@ class Run:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
             await self.interpreter.close()
+
+    async def _allow_clients(self) -> None:
+        """Allow the clients of a secured cluster what the workload needs, and nothing else."""
+        access = self._environment.access
+        if access is not None:
+            await access.set_password(access.user)
+            await access.allow(access.user, self._workload.rules)
 
     async def _watch_controllers(self) -> None:
         """Record changes of the active controller, and of each controller's log."""

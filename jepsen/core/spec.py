@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from jepsen.environments import ClusterSpec
+from jepsen.environments import PLAINTEXT, SECURITY, ClusterSpec
 from jepsen.environments.local import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.nemesis.plan import PACKAGES, Plan, packages_of, plan_from_json
@@ -82,6 +82,8 @@ class RunSpec:
     """Operations a second that must have succeeded, so that the run shows anything."""
     network: str = RELAYS
     """Of `local`: one of NETWORKS."""
+    security: str = PLAINTEXT
+    """What clients of a new cluster speak: one of SECURITY."""
     plan: Plan | None = None
     """Faults in place of random ones; `nemesis` then names their packages (`with_plan`)."""
 
@@ -117,6 +119,7 @@ class RunSpec:
             self.bootstrap_servers,
             self.control,
             self.command_config,
+            self.security,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -147,6 +150,10 @@ FAULTS = {
     "external": ("kill", "pause", "restart", "rolling", "reassign"),
 }
 """What can be done to the clusters of each environment; to external ones by --control alone."""
+
+
+SECURED: Mapping[str, str] = {}
+"""What clients speak on secured clusters of each environment."""
 
 
 def workloads_in(env: str) -> tuple[str, ...]:
@@ -193,6 +200,7 @@ def check_spec(spec: RunSpec) -> None:
         _check_not_external(spec)
     _check_java(spec)
     _check_network(spec)
+    _check_security(spec)
     if spec.barrier_every and spec.workload != "register":
         raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
@@ -244,6 +252,21 @@ def _check_network(spec: RunSpec) -> None:
         from jepsen.environments.local.namespaces import check_means
 
         check_means()
+
+
+def _check_security(spec: RunSpec) -> None:
+    option = f"--security {spec.security}"
+    if spec.security not in SECURITY:
+        raise InputError(f"{option}: choose one of {', '.join(SECURITY)}")
+    if spec.security == PLAINTEXT:
+        return
+    possible = SECURED.get(spec.env)
+    if spec.security != possible:
+        instead = f"use {possible} there" if possible else "it says how with --command-config"
+        raise InputError(f"{option}: not available with --env {spec.env}; {instead}")
+    if spec.workload not in KAFKA_WORKLOADS or spec.workload in JAVA_WORKLOADS:
+        known = ", ".join(one for one in KAFKA_WORKLOADS if one not in JAVA_WORKLOADS)
+        raise InputError(f"{option}: only for {known}")
 
 
 def _check_fault(spec: RunSpec, name: str) -> None:

@@ -3,12 +3,14 @@
 `Environment` is all that a test knows of a cluster: addresses, roles, and `Machines`, the
 primitives of faults (kill, pause, cut a link, slow a link, skew a clock, fail a disk).
 `KeyValues` is its client of keys and values. `Entrance` is where its Kafka clients begin, and how
-they log in (`Login`). `ClusterSpec` says which cluster a test needs.
+they log in (`Login`). `AccessControl` changes the users of a secured cluster and their rules
+(`Rule`). `ClusterSpec` says which cluster a test needs.
 
     local      node processes on this machine
     external   any cluster that speaks Kafka's protocol, broken by a program of its owner
     raftctl    glue that clusters of raftctl nodes share
     admin      changes that an administrator makes over Kafka's protocol
+    access     users, passwords and rules, changed over Kafka's protocol
     jepsen.simulator   nodes in one process, in virtual time
 
 An environment performs faults; when and where they strike is decided by `jepsen.nemesis`. It
@@ -18,6 +20,14 @@ Invariants: faults take effect before the method returns. Repairs are idempotent
 repairs the cluster differs from a healthy one only by its history.
 """
 
+from jepsen.environments._access import (
+    PLAINTEXT,
+    SASL_PLAINTEXT,
+    SASL_SSL,
+    SECURITY,
+    AccessControl,
+    Rule,
+)
 from jepsen.environments._base import (
     Change,
     ClusterSpec,
@@ -31,6 +41,11 @@ from jepsen.environments._base import (
 from jepsen.environments._entrance import Entrance, Login
 
 __all__ = [
+    "PLAINTEXT",
+    "SASL_PLAINTEXT",
+    "SASL_SSL",
+    "SECURITY",
+    "AccessControl",
     "Change",
     "ClusterSpec",
     "Entrance",
@@ -41,4 +56,5 @@ __all__ = [
     "Login",
     "Machines",
     "Quality",
+    "Rule",
 ]

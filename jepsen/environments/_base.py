@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from jepsen.environments._access import PLAINTEXT, AccessControl
 from jepsen.environments._entrance import Entrance
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class ClusterSpec:
     """The command of the program that injects faults into an external cluster."""
     command_config: str = ""
     """The file with which clients log in to an external cluster, of Apache Kafka's tools."""
+    security: str = PLAINTEXT
+    """What clients of a cluster that is made for the test speak: one of SECURITY."""
 
 
 class Machines(Protocol):
@@ -108,6 +111,16 @@ class Environment(Machines, Protocol):
     def entrance(self) -> Entrance:
         """Return these addresses, with the login of clients if the cluster asks for one."""
         return Entrance(self.bootstrap_servers)
+
+    @property
+    def operator(self) -> Entrance:
+        """Return the entrance of an administrator, who may do everything."""
+        return self.entrance
+
+    @property
+    def access(self) -> AccessControl | None:
+        """Return the users and rules of the cluster; None where the test cannot change them."""
+        return None
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:

@@ -19,6 +19,11 @@ class Login(Protocol):
     def has_user(self) -> bool:
         """Return whether a client logs in by SASL."""
 
+    @property
+    def generation(self) -> int:
+        """Return how often the password has changed: a client made before has an older one."""
+        return 0
+
     def librdkafka(self) -> AbstractContextManager[dict[str, Any]]:
         """Give librdkafka's settings, for a client that is made within the block."""
 
@@ -35,6 +40,11 @@ class Entrance:
 
     bootstrap_servers: str
     login: Login | None = None
+
+    @property
+    def generation(self) -> int:
+        """Return that of the login; 0 without one."""
+        return 0 if self.login is None else self.login.generation
 
     @contextmanager
     def librdkafka(self) -> Iterator[dict[str, Any]]:

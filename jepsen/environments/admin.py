@@ -265,7 +265,7 @@ class FeatureLevels:
             possible = await update_features(admin, levels, lower=lower)
             return True
 
-        heard = await asked(self._environment.entrance, ask, LEVELS_PATIENCE_S)
+        heard = await asked(self._environment.operator, ask, LEVELS_PATIENCE_S)
         return heard and possible
 
 
@@ -362,7 +362,7 @@ class BrokerMembership:
         return not refused
 
     async def _asked(self, ask: Callable[[AIOKafkaAdminClient], Awaitable[bool]]) -> bool:
-        return await asked(self._environment.entrance, ask, PATIENCE_S)
+        return await asked(self._environment.operator, ask, PATIENCE_S)
 
 
 async def _unregistered(admin: AIOKafkaAdminClient, broker_id: int) -> bool:

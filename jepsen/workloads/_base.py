@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jepsen.checkers.verdict import Checker
 from jepsen.client import Client
-from jepsen.environments import Environment
+from jepsen.environments import Environment, Rule
 from jepsen.generator.core import NOTHING, Generator
 
 
@@ -50,4 +50,6 @@ class Workload:
     """Of clients, when all is well again."""
     op_timeout_s: float = 10.0
     """An operation that takes longer ends with `info`."""
+    rules: Sequence[Rule] = ()
+    """What the user of its clients has to be allowed on a secured cluster."""
     prepare: Callable[[Environment], Awaitable[None]] = field(default=nothing_to_prepare)

@@ -19,7 +19,7 @@ from jepsen.generator.combinators import Cycle, Stagger, UntilOk, once, phases, 
 from jepsen.generator.core import Numbered, Todo
 from jepsen.workloads._base import Workload, WorkloadOptions
 from jepsen.workloads._logs import ABORT, LAST_VALUES, READ_S, TransactionClient, all_keys
-from jepsen.workloads.sessions import create_topic, transactional
+from jepsen.workloads.sessions import create_topic, rules_of, transactional
 
 if TYPE_CHECKING:
     import random
@@ -139,5 +139,6 @@ def bank(options: WorkloadOptions) -> Workload:
             "availability": check_availability,
         },
         final=phases(UntilOk(last), UntilOk(Cycle(once("read", FINAL)))),
+        rules=rules_of(options, has_transactions=True),
         prepare=partial(create_topic, options=options),
     )

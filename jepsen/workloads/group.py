@@ -26,7 +26,7 @@ from jepsen.workloads._logs import (
     pairs_of,
     send_of,
 )
-from jepsen.workloads.sessions import SessionError, create_topic, session
+from jepsen.workloads.sessions import SessionError, create_topic, rules_of, session
 
 if TYPE_CHECKING:
     import random
@@ -141,10 +141,14 @@ def _member_op(context: Context) -> Todo:
     return Todo("committed") if chance < COMMIT_CHANCE + LOOK_CHANCE else Todo("poll", [["poll"]])
 
 
+def _group_of(options: WorkloadOptions) -> str:
+    return f"{options.topic}-readers"
+
+
 def _client(
     options: WorkloadOptions, environment: Environment, process: int, rng: random.Random
 ) -> Client:
-    made = session(environment, options, group=f"{options.topic}-readers")
+    made = session(environment, options, group=_group_of(options))
     return GroupClient(made, options.keys)
 
 
@@ -160,5 +164,6 @@ def group(options: WorkloadOptions) -> Workload:
         reserve(senders, sends, Endless(_member_op)),
         {"kafka": check_kafka, "group": check_group, "availability": check_availability},
         final=phases(UntilOk(last), each_thread(once("leave")), reserve(1, drains, NOTHING)),
+        rules=rules_of(options, group=_group_of(options)),
         prepare=partial(create_topic, options=options),
     )

@@ -14,7 +14,7 @@ from jepsen.generator.combinators import Cycle, UntilOk, once, phases
 from jepsen.generator.core import Numbered, Todo
 from jepsen.workloads._base import Workload, WorkloadOptions
 from jepsen.workloads._logs import ABORT, LAST_VALUES, TransactionClient, all_keys, read_to_end
-from jepsen.workloads.sessions import create_topic, transactional
+from jepsen.workloads.sessions import create_topic, rules_of, transactional
 
 if TYPE_CHECKING:
     import random
@@ -102,5 +102,6 @@ def list_append(options: WorkloadOptions) -> Workload:
             "availability": check_availability,
         },
         final=phases(UntilOk(last), UntilOk(Cycle(once("txn", reads)))),
+        rules=rules_of(options, has_transactions=True),
         prepare=partial(create_topic, options=options),
     )

@@ -25,7 +25,14 @@ from jepsen.workloads._logs import (
     read_to_end,
     send_of,
 )
-from jepsen.workloads.sessions import LogSession, SessionError, create_topic, session, transactional
+from jepsen.workloads.sessions import (
+    LogSession,
+    SessionError,
+    create_topic,
+    rules_of,
+    session,
+    transactional,
+)
 
 if TYPE_CHECKING:
     import random
@@ -146,6 +153,7 @@ def queue(options: WorkloadOptions) -> Workload:
         {"kafka": check_kafka, "availability": check_availability},
         # What is acknowledged while it is polled for the last time would count as unseen.
         final=phases(UntilOk(last_sends), UntilOk(Cycle(once("final-poll", [["poll"]])))),
+        rules=rules_of(options),
         prepare=partial(create_topic, options=options),
     )
 
@@ -186,5 +194,6 @@ def queue_txn(options: WorkloadOptions) -> Workload:
         txns,
         {"kafka": check_kafka, "availability": check_availability},
         final=phases(UntilOk(last), UntilOk(Cycle(once("final-poll", [["poll"]])))),
+        rules=rules_of(options, has_transactions=True),
         prepare=partial(create_topic, options=options),
     )

@@ -14,6 +14,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from jepsen.checkers import ABSENT, TOPICS, check_availability, check_topics
 from jepsen.client import Client, Completion, failed, ok, unknown
+from jepsen.environments import Rule
 from jepsen.generator import ConcurrentKeys
 from jepsen.generator.combinators import (
     Cycle,
@@ -50,6 +51,8 @@ REFUSALS = frozenset(
     }
 )
 """What a controller says that has decided against it; after any other answer nobody knows."""
+OPERATIONS = ("create", "alter", "delete", "describe")
+"""What the administrators have to be allowed on a secured cluster."""
 UNSENT = (NodeNotReadyError, StaleMetadata, TimeoutError, AttributeError)
 """No broker was found to send it to; the last: aiokafka knew no other broker."""
 
@@ -179,4 +182,5 @@ def topics(options: WorkloadOptions) -> Workload:
         ConcurrentKeys(threads, _of_topic),
         {"topics": check_topics, "availability": check_availability},
         final=reserve(1, UntilOk(Cycle(once(TOPICS))), NOTHING),
+        rules=[Rule("topic", f"{options.topic}-", one, prefixed=True) for one in OPERATIONS],
     )

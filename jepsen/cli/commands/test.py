@@ -22,6 +22,7 @@ from jepsen.cli._output import (
 )
 from jepsen.core import format_faults, overall
 from jepsen.core.spec import RATE_MIN, WORKLOADS, RunSpec
+from jepsen.environments import PLAINTEXT
 from jepsen.environments.local import RELAYS
 from jepsen.errors import InputError
 from jepsen.nemesis.plan import PACKAGES
@@ -44,6 +45,9 @@ WorkloadArgument = Annotated[
     str, typer.Argument(metavar="WORKLOAD", help=f"One of {', '.join(WORKLOADS)}.")
 ]
 
+TestCountOption = Annotated[
+    int, typer.Option(min=1, help="Runs, each with the next seed; stops unless a run is valid.")
+]
 TopicOption = Annotated[str, typer.Option(help="Name of the topic; default: a new one.")]
 
 
@@ -57,10 +61,7 @@ def run(
     concurrency: options.ConcurrencyOption = 6,
     interval: options.IntervalOption = 4.0,
     seed: options.SeedOption = None,
-    test_count: Annotated[
-        int,
-        typer.Option(min=1, help="Runs, each with the next seed; stops unless a run is valid."),
-    ] = 1,
+    test_count: TestCountOption = 1,
     controllers: options.ControllersOption = 3,
     brokers: options.BrokersOption = 3,
     keys: options.KeysOption = 3,
@@ -74,6 +75,7 @@ def run(
     control: options.ControlOption = "",
     command_config: options.CommandConfigOption = "",
     network: options.NetworkOption = RELAYS,
+    security: options.SecurityOption = PLAINTEXT,
     kafka_home: Annotated[
         str, typer.Option(metavar="DIR", help="`verifiable`: Apache Kafka's directory.")
     ] = "",
@@ -113,6 +115,7 @@ def run(
         control=control,
         command_config=command_config,
         network=network,
+        security=security,
         kafka_home=kafka_home,
         rate_min=min_rate,
     )

@@ -7,6 +7,8 @@ the topic of a test.
 aiokafka runs on the event loop, and so in every environment. librdkafka blocks on threads of
 its own and cannot take part in the simulation.
 
+`rules_of` has what the user of sessions must be allowed on a secured cluster.
+
 A session must not know histories or checkers.
 
 Invariants: `SessionError` says whether the outcome is certain. A session that was fenced, or
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jepsen.environments import Rule
 from jepsen.workloads.sessions._aio import AioSession, create_topic
 from jepsen.workloads.sessions._base import (
     REQUEST_TIMEOUT_MS,
@@ -38,6 +41,7 @@ __all__ = [
     "LogSession",
     "SessionError",
     "create_topic",
+    "rules_of",
     "session",
     "transactional",
 ]
@@ -66,3 +70,18 @@ def transactional(environment: Environment, options: WorkloadOptions, process: i
     """With the transactional id of the process' thread, so that it fences the one before it."""
     thread = process % options.concurrency
     return session(environment, options, transactional_id=f"{options.topic}-{thread}")
+
+
+def rules_of(
+    options: WorkloadOptions, *, has_transactions: bool = False, group: str = ""
+) -> tuple[Rule, ...]:
+    """Return the rules that sessions need, and no others. `group`: as `session` takes it."""
+    topic = options.topic
+    transactions = Rule("transactional_id", f"{topic}-", "write", prefixed=True)
+    return (
+        Rule("topic", topic, "read"),
+        Rule("topic", topic, "write"),
+        # Consumers of librdkafka always are of a group, for whose coordinator they ask.
+        Rule("group", group or topic, "read"),
+        *((transactions,) if has_transactions else ()),
+    )

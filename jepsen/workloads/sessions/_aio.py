@@ -263,7 +263,7 @@ async def create_topic(environment: Environment, options: WorkloadOptions) -> No
     topic = NewTopic(options.topic, options.keys, options.replication, topic_configs=configs)
     answer: type[Exception] = TimeoutError
     for _ in range(int(PREPARE_S / PAUSE_S)):
-        answer = await _created(environment.entrance, topic)
+        answer = await _created(environment.operator, topic)
         if answer in CREATED:
             return
         await asyncio.sleep(PAUSE_S)

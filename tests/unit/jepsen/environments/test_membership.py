@@ -27,7 +27,7 @@ class Cluster:
     """An environment, and what it answers to administrators."""
 
     bootstrap_servers = ""
-    entrance = Entrance("")
+    entrance = operator = Entrance("")
 
     def __init__(self, brokers: int = 3) -> None:
         self.serving = list(range(1, brokers + 1))

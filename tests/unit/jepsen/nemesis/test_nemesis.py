@@ -21,7 +21,7 @@ from jepsen.report._plots import SHADES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jepsen.environments import KeyValues, Link
+    from jepsen.environments import AccessControl, KeyValues, Link
 
 pytestmark = pytest.mark.req("J2")
 FIVE = ["a", "b", "c", "d", "e"]
@@ -33,7 +33,8 @@ class Cluster:
     controllers: Sequence[str] = ("controller-1", "controller-2", "controller-3")
     brokers: Sequence[str] = ("broker-1", "broker-2", "broker-3")
     bootstrap_servers = ""
-    entrance = Entrance("")
+    entrance = operator = Entrance("")
+    access: AccessControl | None = None
 
     def __init__(self) -> None:
         self.down: set[str] = set()
