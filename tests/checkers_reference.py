@@ -61,6 +61,22 @@ There is no checker of transactions on registers (Elle's `rw-register`): `linear
 `multi-register` judges transactions that read and write several registers.
 """.strip()
 
+ACL = """
+A broker has a change of the rules some time after it is acknowledged. `acl` judges the rules that
+each broker has, as a register of which changes are delayed writes:
+
+* `add` and `remove` change a rule. A broker takes an acknowledged change up once, and in the order
+  in which changes were acknowledged before others began. One of unknown outcome may come at any
+  time, or never.
+* `reached` ends with brokers that have all that was acknowledged before it began. The workload adds
+  a rule of its own that nobody uses. A broker that lists it (DescribeAcls) has what came before.
+* `use` asks one broker, and ends with `allowed` or `denied`. Some time between its begin and its
+  end the broker's rules must have said so. From a `reached` on these are the newest rules.
+
+Each (broker, principal, operation, resource) is judged alone. A use that any other time would have
+explained differently shows little: the statistics count those that had one possible decision.
+""".strip()
+
 
 def _page() -> Iterator[str]:
     yield from ("# Checkers and their cases", "")
@@ -89,6 +105,8 @@ def _page() -> Iterator[str]:
     yield from ("| checker | anomaly | what the case has | source |", "|---|---|---|---|")
     for one in CASES:
         yield f"| {one.checker} | {one.anomaly} | {_cell(one.has)} | {_cell(one.source)} |"
+    yield from ("", "### Rules of access: what is judged", "")
+    yield ACL
     yield from ("", "## Planted bugs", "", "| bug | function | noticed by the cases of |")
     yield "|---|---|---|"
     for edit, checker in CHECKER_EDITS:

@@ -4,7 +4,7 @@ A verdict is valid, invalid or unknown, and carries anomalies with the operation
 (`verdict`). `registry` finds a checker or model by the name that the command line uses.
 
 Small checkers stand here: availability, bank, lock, queue, counter, sets, consumer groups,
-watched keys and topics. Larger ones have packages of their own:
+watched keys, topics and rules of access. Larger ones have packages of their own:
 
     linearizable    registers, sets, queues and mutexes, one key at a time
     transactions    cycles of dependencies between transactions of list appends
@@ -21,6 +21,7 @@ have happened at any time after its invocation, or never. A search that was cut 
 Sources: Jepsen, Knossos and Elle, whose names the anomalies have.
 """
 
+from jepsen.checkers._acl import ALLOWED, DENIED, check_acl
 from jepsen.checkers._key_watches import check_watch
 from jepsen.checkers._set_full import check_set_full
 from jepsen.checkers._simple import check_availability, check_bank, check_group, check_lock
@@ -28,7 +29,10 @@ from jepsen.checkers._topics import ABSENT, TOPICS, check_topics
 
 __all__ = [
     "ABSENT",
+    "ALLOWED",
+    "DENIED",
     "TOPICS",
+    "check_acl",
     "check_availability",
     "check_bank",
     "check_group",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jepsen.checkers._acl import check_acl
 from jepsen.checkers._key_watches import check_watch
 from jepsen.checkers._set_full import check_set_full
 from jepsen.checkers._simple import (
@@ -62,6 +63,7 @@ CHECKERS: Mapping[str, Callable[..., Verdict]] = {
     "list-append": check_list_append,
     "group": check_group,
     "topics": check_topics,
+    "acl": check_acl,
     "availability": check_availability,
     TRACE: check_trace,
 }

@@ -108,7 +108,32 @@ def member(name: str, generation: int, *keys: str, process: int = 0) -> list[Lin
     return ended(process, "ok", "poll", [["poll"]], told, None)
 
 
+def rule(
+    change: str,
+    name: str = "t",
+    pattern: str = "LITERAL",
+    permission: str = "ALLOW",
+    principal: str = "User:a",
+) -> list[Line]:
+    """An acknowledged change of a rule for WRITE on topics."""
+    value = [permission, principal, "WRITE", "TOPIC", pattern, name]
+    return ok(0, change, value)
+
+
+def used(decision: str, broker: int = 1, process: int = 5) -> list[Line]:
+    """A use of the right to write to the topic `t`."""
+    asked = [broker, "User:a", "WRITE", "TOPIC", "t"]
+    return ok(process, "use", asked, [*asked, decision])
+
+
+def reached(*brokers: int) -> list[Line]:
+    """These brokers have all that was acknowledged before."""
+    return ok(6, "reached", None, list(brokers))
+
+
 KNOSSOS = "Knossos, knossos.model"
+RULE = ("ALLOW", "User:a", "WRITE", "TOPIC", "LITERAL", "t")
+ACL = "KIP-11, KIP-290; linearizability"
 SET = "Jepsen, checker/set-full"
 QUEUE = "Jepsen, checker/total-queue"
 BANK = "Jepsen, tests.bank"
@@ -231,6 +256,50 @@ CASES = (
          lines(ok(0, "create", 1, 1, "t"), ok(1, "topics", None, {})),
          lines(ok(0, "create", 1, 1, "t"), info(2, "delete", None, "t"),
                ok(1, "topics", None, {}))),
+    Case("acl", "used-without-right", ACL, "the broker has the removal of a rule, and lets through",
+         lines(rule("add"), reached(1), rule("remove"), reached(1), used("allowed")),
+         lines(used("denied"), rule("add"), reached(1, 2), rule("remove"), reached(2),
+               used("allowed"), used("denied"))),
+    Case("acl", "used-without-right", ACL, "a use that began before the broker had it ends later, "
+         "and one behind it",
+         lines(rule("add"), reached(1), rule("remove"),
+               within(used("allowed"), reached(1)), used("allowed", process=4)),
+         lines(rule("add"), reached(1), rule("remove"),
+               within(used("allowed"), reached(1)), used("denied", process=4))),
+    Case("acl", "used-without-right", ACL, "a broker that has refused lets through again",
+         lines(rule("add"), reached(1), rule("remove"), used("denied"), used("allowed")),
+         lines(used("denied"), rule("add"), reached(1), rule("remove"), used("allowed"),
+               used("denied"))),
+    Case("acl", "used-without-right", ACL, "changes are taken up in another order",
+         lines(rule("add"), rule("remove"), reached(1), used("allowed")),
+         lines(used("denied"),
+               within(rule("remove"), ended(7, "ok", "add", [*RULE], [*RULE], None)),
+               reached(1), used("allowed"))),
+    Case("acl", "used-without-right", ACL, "a removal was acknowledged, then the broker is asked",
+         lines(rule("add"), reached(1), rule("remove"), reached(1), used("allowed")),
+         lines(used("denied"), rule("add"), within(reached(1), rule("remove")), used("allowed"))),
+    Case("acl", "used-without-right", ACL, "a rule denies what another allows",
+         lines(rule("add"), rule("add", permission="DENY", principal="User:*"), reached(1),
+               used("allowed")),
+         lines(rule("add"), rule("add", permission="DENY", principal="User:b"), reached(1),
+               used("allowed"))),
+    Case("acl", "used-without-right", ACL, "nobody has begun to allow it",
+         lines(used("allowed"), rule("add"), reached(1), used("allowed")),
+         lines(used("denied"), rule("add"), used("allowed"), reached(1), used("allowed"))),
+    Case("acl", "used-without-right", ACL, "a change that has failed counts",
+         lines(used("denied"), failed(0, "add", [*RULE]), used("allowed")),
+         lines(used("denied"), info(0, "add", [*RULE]), used("allowed"))),
+    Case("acl", "denied-with-right", ACL, "a rule for a prefix is not found",
+         lines(rule("add", "", "PREFIXED"), reached(1), used("denied")),
+         lines(rule("add", "x", "PREFIXED"), reached(1), used("denied"))),
+    Case("acl", "denied-with-right", ACL, "a rule for all topics is not found",
+         lines(rule("add", "*"), reached(1), used("denied")),
+         lines(rule("add", "*", "PREFIXED"), reached(1), used("denied"))),
+    Case("acl", "denied-with-right", ACL, "a removal of unknown outcome takes effect twice",
+         lines(rule("add"), reached(1), info(2, "remove", [*RULE]), used("denied"), rule("add"),
+               reached(1), used("allowed"), used("denied")),
+         lines(used("denied"), rule("add"), reached(1), info(2, "remove", [*RULE]),
+               used("allowed"), rule("add"), reached(1), used("allowed"), used("denied"))),
     Case("kafka", "lost-write", KAFKA, "what came later is polled, it never is",
          lines(sent("x", 0, 1), sent("x", 1, 2), polled([1, 2])),
          lines(sent("x", 0, 1, kind="info"), sent("x", 1, 2), polled([1, 2]))),

@@ -15,6 +15,7 @@ MODEL = "jepsen.checkers.transactions.consistency"
 SIMPLE = "jepsen.checkers._simple"
 SET = "jepsen.checkers._set_full"
 WATCH = "jepsen.checkers._key_watches"
+ACL = "jepsen.checkers._acl"
 MODELS = "jepsen.checkers.linearizable.models"
 KAFKA = "jepsen.checkers.kafka._anomalies"
 
@@ -133,6 +134,33 @@ _EDITS = (
      "False", "group"),
     ("topic_is_gone", "jepsen.checkers._topics:Topic._changed", "if partitions == call.result",
      "if True", "topics"),
+    ("rules_have_no_prefix", f"{ACL}:Right.is_matched", "self.name.startswith(rule.name)",
+     "self.name == rule.name", "acl"),
+    ("rules_have_no_wildcard", f"{ACL}:Right.is_matched", "in (self.name, WILDCARD)",
+     "== self.name", "acl"),
+    ("wildcard_is_a_prefix", f"{ACL}:Right.is_matched", "self.name.startswith(rule.name)",
+     "self.name.startswith(rule.name) or rule.name == WILDCARD", "acl"),
+    ("rules_are_of_one_principal", f"{ACL}:Right.is_matched", "in (self.principal, EVERYBODY)",
+     "== self.principal", "acl"),
+    ("rules_are_of_any_principal", f"{ACL}:Right.is_matched",
+     "and rule.principal in (self.principal, EVERYBODY)", "", "acl"),
+    ("deny_does_not_win", f"{ACL}:Right.decision", 'one.permission == "DENY"', "False", "acl"),
+    ("refused_change_may_be_there", f"{ACL}:check_acl", "one.type is not OpType.FAIL", "True",
+     "acl"),
+    ("acknowledged_is_everywhere", f"{ACL}:_Search._reach", "< reach.begin", "< reach.end",
+     "acl"),
+    ("reached_is_any_broker", f"{ACL}:check_acl", "reaches.get(broker, ())",
+     "[one for found in reaches.values() for one in found]", "acl"),
+    ("reached_says_nothing", f"{ACL}:_Search._reach", "if state.taken_up >= known", "if True",
+     "acl"),
+    ("changes_have_no_order", f"{ACL}:_Search._waits",
+     "self._changes[one].acknowledged < begin", "False", "acl"),
+    ("rules_come_and_go", f"{ACL}:_Search._end_use", "if number in state.explained", "if True",
+     "acl"),
+    ("use_is_judged_by_its_end", f"{ACL}:_Search._begin_use",
+     "self._explaining(state) for", "state for", "acl"),
+    ("change_is_taken_up_before_it_begins", f"{ACL}:_Search.__init__",
+     "self._open: set[int] = set()", "self._open: set[int] = set(range(len(changes)))", "acl"),
     ("any_value_is_read", f"{MODELS}:Register.step", "or call.result == state", "or True",
      "linearizable"),
     ("any_cas", f"{MODELS}:Register.step", "if state == expected:", "if True:", "linearizable"),
