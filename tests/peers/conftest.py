@@ -11,6 +11,9 @@ from confluent_kafka.cimpl import NewTopic
 from raftctl.localcluster.cluster import ClusterSpec
 from tests.bench.kafka.clusters import kafka_cluster, kafka_jars
 from tests.integration.clusters import ANY_TIMESTAMP, running_cluster
+from tests.peers.differential.systems import ours_listening
+from tests.peers.jvm import running_jvm
+from tests.peers.protected_node import Entrance, Place, settings, write_files
 from tests.peers.secured.cluster import secured_cluster
 from tests.peers.tools import CACHE, KAFKA_VERSION, installing, need
 
@@ -80,6 +83,19 @@ def new_topic(bootstrap: str) -> Callable[[str, int], str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def java_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One node with protected listeners, and one virtual machine with the clients and tools.
+
+    Tests that use it are of one `xdist_group`, so that it is started once.
+    """
+    folder = tmp_path_factory.mktemp("secured")
+    with running_jvm(folder / "jvm.log", folder / "token.jwt") as jvm:
+        write_files(jvm, folder)
+        with ours_listening(folder, settings(folder)) as systems:
+            yield Place(jvm, Entrance(systems, folder))
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ _JAVA = HERE / "java"
 _POM = _JAVA / "pom.xml"
 _GO_NAMES = ("go.mod", "go.sum", "main.go", "group.go", "member.go")
 _GO_SOURCES = [HERE / "franzgo" / name for name in _GO_NAMES]
-_QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
-_UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
+QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
+UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 TOOLS = "org.apache.kafka.tools"
 
 
@@ -48,13 +48,25 @@ def _build_franz_go(folder: Path) -> None:
     run(["go", "build", "-o", "peer", "."], folder=folder, timeout_s=INSTALL_TIMEOUT_S)
 
 
+def compiled(program: str, jars: str) -> Path:
+    """The folder with the classes of a program of `java/`, compiled with a class path."""
+    need("javac")
+    source = _JAVA / f"{program}.java"
+
+    def compile_it(folder: Path) -> None:
+        run(["javac", "-cp", jars, "-d", folder, source])
+
+    return installed(f"java-{program.lower()}", source.read_text() + jars, compile_it)
+
+
 class JavaTools:
     """The tools of one release of Apache Kafka."""
 
     def __init__(self, version: str) -> None:
         need("java", "mvn")
         self.version = version
-        self._jars = installed(f"java-{version}", _POM.read_text() + version, self._install)
+        self.jars = installed(f"java-{version}", _POM.read_text() + version, self._install)
+        """The folder of its jars."""
 
     def _install(self, folder: Path) -> None:
         goals = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
@@ -63,29 +75,22 @@ class JavaTools:
 
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> str:
         """Runs a tool and returns what it printed."""
-        return run([*self._java(str(self._jars)), f"{TOOLS}.{tool}", *arguments], stdin=stdin)
+        return run([*self._java(str(self.jars)), f"{TOOLS}.{tool}", *arguments], stdin=stdin)
 
     def home(self, folder: Path) -> Path:
         """The folder, with the start scripts that a distribution has for the verifiable tools."""
         for tool in ("Producer", "Consumer"):
             path = folder / "bin" / f"kafka-verifiable-{tool.lower()}.sh"
             path.parent.mkdir(exist_ok=True)
-            command = shlex.join([*self._java(str(self._jars)), f"{TOOLS}.Verifiable{tool}"])
+            command = shlex.join([*self._java(str(self.jars)), f"{TOOLS}.Verifiable{tool}"])
             path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             path.chmod(0o755)
         return folder
 
     def copier(self) -> list[str]:
         """The command of `java/Copy.java`, compiled for this release."""
-        need("javac")
-        source = _JAVA / "Copy.java"
-        recipe = source.read_text() + self.version
-
-        def compile_it(folder: Path) -> None:
-            run(["javac", "-cp", f"{self._jars}/*", "-d", folder, source])
-
-        compiled = installed("java-copy", recipe, compile_it)
-        return [*self._java(f"{compiled}:{self._jars}"), "Copy"]
+        classes = compiled("Copy", f"{self.jars}/*")
+        return [*self._java(f"{classes}:{self.jars}"), "Copy"]
 
     def _java(self, jars: str) -> list[str]:
-        return ["java", *_QUICK_JAVA, *_UTF_8, "-cp", f"{jars}/*"]
+        return ["java", *QUICK_JAVA, *UTF_8, "-cp", f"{jars}/*"]

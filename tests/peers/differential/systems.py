@@ -104,6 +104,24 @@ def listening(
         assert left == []
 
 
+@contextlib.contextmanager
+def ours_listening(directory: Path, settings: Settings) -> Iterator[Mapping[str, System]]:
+    """Ours alone, by its listeners' names, running and ready; gone afterwards."""
+    node = _node(directory, "raftctl", settings, settings.both)
+    command = ["--cluster-id", random_uuid_text(), "--standalone", "--config", str(node.properties)]
+    done = raftctl("storage", "format", *command)
+    assert done.status == 0, done
+    process = start_node(node.properties, node.properties.with_suffix(".log"))
+    try:
+        systems = _systems("raftctl", node)
+        asyncio.run(_ready(next(iter(systems.values()))))
+        yield systems
+    finally:
+        process.send(signal.SIGKILL)
+        left = wait_gone([process], STOP_S)
+        assert left == []
+
+
 def _systems(name: str, node: _Node) -> dict[str, System]:
     return {listener: System(name, HOST, port) for listener, port in node.ports.items()}
 
