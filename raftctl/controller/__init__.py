@@ -15,10 +15,10 @@ It decides, one package or module an aspect; the door of each says which request
 * `partitions`: topics, leaders, ISRs and assignments of replicas;
 * `configs`: dynamic configs and feature levels;
 * `kv`: keys and values, sessions and locks;
-* `security`: quotas, access control lists and SCRAM credentials.
+* `security`: quotas, access control lists, SCRAM credentials and delegation tokens.
 
-It must not know: sockets, files, the clock (`now_ms` is an argument), the Raft log or its
-voters beyond their ids, Kafka's wire protocol. Soft state is limited to deadlines and work in
+It must not know: sockets, files, the clocks (`now_ms` and `wall_ms` are given), the Raft log or
+its voters beyond their ids, Kafka's wire protocol. Soft state is limited to deadlines and work in
 progress; a new active controller rebuilds it from the image.
 
 Invariants: only the active controller decides, in the epoch it claimed; records are replayed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from raftctl.metadata.configs.dynamic import GROUP_KEYS, group_keys
 from raftctl.metadata.configs.topic import TopicConfig, TopicKey, topic_defaults
+from raftctl.security.delegation_tokens import TokenSecret
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
@@ -43,6 +44,13 @@ class ControllerConfig:
     """Bytes of all keys and their values."""
     authorizer: str = ""
     """The name of who decides on requests; empty: nobody does."""
+    token_secret: TokenSecret | None = None
+    """Makes delegation tokens; None: there are none."""
+    token_max_lifetime_ms: int = 604_800_000
+    token_expiry_time_ms: int = 86_400_000
+    """How long a delegation token that is not renewed is valid."""
+    token_check_interval_ms: int = 3_600_000
+    """How often delegation tokens that have expired are removed."""
     leader_rebalance: bool = True
     leader_imbalance_check_ms: int = 300_000
     leader_imbalance_percentage: int = 10
@@ -72,6 +80,10 @@ class ControllerConfig:
             ),
             kv_bytes_max=config.kv_max_bytes,
             authorizer=config.authorizer_class_name,
+            token_secret=TokenSecret.of(config),
+            token_max_lifetime_ms=config.delegation_token_max_lifetime_ms,
+            token_expiry_time_ms=config.delegation_token_expiry_time_ms,
+            token_check_interval_ms=config.delegation_token_expiry_check_interval_ms,
             leader_rebalance=config.auto_leader_rebalance_enable,
             leader_imbalance_check_ms=config.leader_imbalance_check_interval_seconds * 1000,
             leader_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
@@ -90,5 +102,7 @@ class ControllerConfig:
             "kv.max.bytes": self.kv_bytes_max,
             "auto.leader.rebalance.enable": self.leader_rebalance,
             "authorizer.class.name": self.authorizer,
+            "delegation.token.max.lifetime.ms": self.token_max_lifetime_ms,
+            "delegation.token.expiry.time.ms": self.token_expiry_time_ms,
         }
         return tuple(f"{key}={str(value).lower()}" for key, value in shared.items())

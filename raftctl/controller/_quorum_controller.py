@@ -28,7 +28,7 @@ from raftctl.controller._cluster_control import ClusterControl, allocate_produce
 from raftctl.controller.configs import config_decisions
 from raftctl.controller.kv import KvCoordination, handle_kv, handle_puts
 from raftctl.controller.partitions import LeaderBalancer, PartitionReconciler, partition_decisions
-from raftctl.controller.security import SECURITY_DECISIONS
+from raftctl.controller.security import SECURITY_DECISIONS, TokenControl
 from raftctl.errors import invariant
 from raftctl.metadata.features import METADATA_VERSION_FEATURE, first_levels
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
@@ -53,6 +53,7 @@ from raftctl.metadata.requests.kv import (
     KvGetRequest,
     KvPutRequest,
 )
+from raftctl.metadata.requests.security import TokenRequest
 
 if TYPE_CHECKING:
     import random
@@ -86,12 +87,15 @@ class QuorumController:
         rng: random.Random,
         voter_ids: Callable[[], Collection[int]] = tuple,
         first_records: Sequence[Record] = (),
+        wall_ms: Callable[[], int] = int,
     ) -> None:
         """Create an inactive controller.
 
-        `rng` makes the ids of topics and spreads replicas. `voter_ids` returns the present voters:
-        a feature level is raised only once the levels that each of them supports are known.
-        `first_records` go into a log that has no features yet, after these.
+        `rng` makes the ids of topics and tokens and spreads replicas. `voter_ids` returns the
+        present voters: a feature level is raised only once the levels that each of them supports
+        are known.
+        `first_records` go into a log that has no features yet, after these. `wall_ms` returns the
+        time of the wall clock, by which delegation tokens are valid.
         """
         self._config = config
         self._first_records = first_records
@@ -99,6 +103,7 @@ class QuorumController:
         self._cluster = ClusterControl(config, self._reconciler, voter_ids)
         self._balancer = LeaderBalancer(config)
         self._coordination = KvCoordination(config.kv_bytes_max)
+        self._tokens = TokenControl(config, rng, wall_ms)
         block = config.producer_id_block
         self._decisions: Mapping[type, Decision] = {
             AllocateProducerIdsRequest: partial(allocate_producer_ids, block=block),
@@ -107,6 +112,7 @@ class QuorumController:
             **partition_decisions(config, rng),
             **config_decisions(config, self._reconciler, self._cluster.controllers),
             **SECURITY_DECISIONS,
+            **dict.fromkeys(get_args(TokenRequest), self._tokens.decide),
         }
         self._timed_decisions: Mapping[type, _TimedDecision] = {
             BrokerHeartbeatRequest: self._cluster.heartbeat,
@@ -153,6 +159,7 @@ class QuorumController:
         self._committed_image = image
         self._cluster.claim(image, now_ms)
         self._balancer.start(now_ms)
+        self._tokens.start(now_ms)
         self._coordination.claim(image, now_ms)
         first: list[Record] = [AbortTransactionRecord()] if in_transaction else []
         if METADATA_VERSION_FEATURE not in image.features:
@@ -168,6 +175,7 @@ class QuorumController:
         self._cluster.renounce()
         self._reconciler.clear()
         self._balancer.stop()
+        self._tokens.stop()
         self._coordination.renounce()
 
     def handle(self, request: ControllerRequest, now_ms: int) -> ControllerResult:
@@ -196,8 +204,8 @@ class QuorumController:
         """Return the records of what is due by `now_ms`, to be appended before the next call.
 
         The first of these that gives any: fence silent brokers, close expired sessions, the next
-        slice of the reconciler, the leader balancer. One at a time, since each starts from the
-        image, which does not show the records of the others yet.
+        slice of the reconciler, remove expired tokens, the leader balancer. One at a time, since
+        each starts from the image, which does not show the records of the others yet.
         """
         invariant(self._active, "only the active controller has deadlines")
         silent = self._cluster.fence_expired(self.image, now_ms) or self._coordination.expire(
@@ -205,7 +213,8 @@ class QuorumController:
         )
         if silent or self._reconciler.busy:
             return silent or [*self._reconciler.next_slice(self.image)]
-        return [*self._balancer.tick(self.image, now_ms)]
+        over = self._tokens.sweep(self.image, now_ms)
+        return over or [*self._balancer.tick(self.image, now_ms)]
 
     def deadline_ms(self) -> int | None:
         """Return when to call `tick` (ms); None while nothing can become due."""
@@ -215,6 +224,7 @@ class QuorumController:
             self._cluster.deadline_ms(),
             self._coordination.deadline_ms(),
             self._balancer.deadline_ms(),
+            self._tokens.deadline_ms(),
         )
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 

@@ -33,6 +33,7 @@ DENIED = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 """The error of an operation that is denied, by the type of its resource."""
 

@@ -320,6 +320,36 @@ class RemoveUserScramCredentialRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DelegationTokenRecord:
+    """Delegation token as it is now (KIP-48). Its HMAC is not stored: a key makes it from the id.
+
+    Principals are `TYPE:NAME`; times are those of the wall clock (ms).
+    """
+
+    TYPE_ID: ClassVar[int] = 36
+    token_id: str
+    owner: str
+    """For whom a client with the token acts."""
+    requester: str
+    """Who has created it."""
+    renewers: tuple[str, ...]
+    """Who may renew it or let it expire, apart from the owner."""
+    issued_ms: int
+    max_ms: int
+    """When it ends, however often it is renewed."""
+    expires_ms: int
+    """When it ends unless it is renewed; not after `max_ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDelegationTokenRecord:
+    """Removal of a delegation token."""
+
+    TYPE_ID: ClassVar[int] = 37
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class NoOpRecord:
     """Changes nothing; written when idle so that lag is measurable in time."""
 
@@ -400,6 +430,8 @@ Record = (
     | RemoveAccessControlEntryRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
     | NoOpRecord
     | SnapshotMarkRecord
     | StateHashRecord

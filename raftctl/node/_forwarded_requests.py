@@ -44,7 +44,10 @@ from raftctl.metadata.requests.security import (
     AlterClientQuotasRequest,
     AlterScramRequest,
     CreateAclsRequest,
+    CreateDelegationTokenRequest,
     DeleteAclsRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
 )
 from raftctl.metadata.topic_names import RESERVED
 from raftctl.security import Action, Principal, Requester
@@ -123,6 +126,12 @@ def screen(
             return screening.partitions(request)
         case AlterConfigsRequest():
             return screening.configs(request)
+        case CreateDelegationTokenRequest():
+            screening.token(request)
+            return Screened(request, _as_it_is)
+        case RenewDelegationTokenRequest() | ExpireDelegationTokenRequest():
+            # No rule is asked: the controller knows the token's owner and renewers.
+            return Screened(request, _as_it_is)
     screening.whole(request)
     return Screened(request, _as_it_is)
 
@@ -167,6 +176,19 @@ class _Screening:
         """Raise KafkaError(CLUSTER_AUTHORIZATION_FAILED) unless the whole request is allowed."""
         if not self._allows(_OF_THE_CLUSTER[type(request)], ResourceType.CLUSTER):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def token(self, request: CreateDelegationTokenRequest) -> None:
+        """CREATE_TOKENS on the owner, where that is somebody else (KIP-373).
+
+        Raise KafkaError(DELEGATION_TOKEN_AUTHORIZATION_FAILED) unless it is allowed.
+        """
+        if request.owner is None:
+            return
+        owner = Principal(*request.owner)
+        if owner == self._requester.principal:
+            return
+        if not self._allows(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+            raise KafkaError(DENIED[ResourceType.USER])
 
     def creation(self, request: CreateTopicsRequest) -> Screened:
         """CREATE on the cluster or the topic; DESCRIBE_CONFIGS for the configs in the answer."""

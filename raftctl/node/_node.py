@@ -294,6 +294,7 @@ class Node:
                 self._runtime.random,
                 lambda: driver.core.voters.ids,
                 unpack_records(*first),
+                self._runtime.wall_ms,
             ),
             driver=driver,
             loader=loader,

@@ -24,6 +24,7 @@ from raftctl.metadata.features import (
     METADATA_VERSION_FEATURE,
     SECURITY_LEVEL,
     SUPPORTED,
+    TOKENS_LEVEL,
     level_of,
 )
 from raftctl.metadata.image import MetadataDelta
@@ -185,6 +186,7 @@ def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
         "client quotas": (SECURITY_LEVEL, image.client_quotas),
         "access control lists": (SECURITY_LEVEL, image.acls),
         "SCRAM credentials": (SECURITY_LEVEL, image.scram),
+        "delegation tokens": (TOKENS_LEVEL, image.tokens),
         "sessions": (COORDINATION_LEVEL, image.coordination.sessions),
     }
     lost = [name for name, (level, there) in held.items() if there and update.level < level]

@@ -50,6 +50,7 @@ from raftctl.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     KvLockRecord,
@@ -65,6 +66,7 @@ from raftctl.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveKvLockRecord,
     RemoveKvSessionRecord,
     RemoveTopicRecord,
@@ -137,6 +139,7 @@ class MetadataDelta:
         "changed_kv",
         "changed_quotas",
         "changed_scram",
+        "changed_tokens",
         "changed_topics",
         "coordination",
         "deleted_topics",
@@ -172,6 +175,8 @@ class MetadataDelta:
         """Entity to key to the new value; None if the quota was removed."""
         self.changed_acls: dict[UUID, AccessControlEntryRecord | None] = {}
         self.changed_scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
+        self.changed_tokens: dict[str, DelegationTokenRecord | None] = {}
+        """Id of a delegation token to the token as it is now; None if it was removed."""
         self.next_producer_id = image.next_producer_id
         self.in_transaction = False
         """Whether a transaction has begun and not ended. The delta must not be applied before its
@@ -233,6 +238,7 @@ class MetadataDelta:
             updated(before.scram, self.changed_scram),
             before.coordination if self.coordination is None else self.coordination.apply(),
             updated(before.controllers, self.changed_controllers),
+            updated(before.tokens, self.changed_tokens),
             self.kv_bytes,
         )
 
@@ -527,6 +533,16 @@ class MetadataDelta:
         invariant(known is not None, "a credential that is removed exists")
         self.changed_scram[record.user, record.mechanism] = None
 
+    def _set_token(self, record: DelegationTokenRecord, _offset: int) -> None:
+        invariant(record.expires_ms <= record.max_ms, "no token outlives its longest lifetime")
+        self.changed_tokens[record.token_id] = record
+
+    def _remove_token(self, record: RemoveDelegationTokenRecord, _offset: int) -> None:
+        token_id = record.token_id
+        known = self.changed_tokens.get(token_id, self.image.tokens.get(token_id))
+        invariant(known is not None, "a delegation token that is removed exists")
+        self.changed_tokens[token_id] = None
+
     # --- the rest -----------------------------------------------------------------------------
 
     def _set_config(self, record: ConfigRecord, _offset: int) -> None:
@@ -612,6 +628,8 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     RemoveAccessControlEntryRecord: MetadataDelta._remove_acl,
     UserScramCredentialRecord: MetadataDelta._set_scram,
     RemoveUserScramCredentialRecord: MetadataDelta._remove_scram,
+    DelegationTokenRecord: MetadataDelta._set_token,
+    RemoveDelegationTokenRecord: MetadataDelta._remove_token,
     NoOpRecord: MetadataDelta._ignore,
     SnapshotMarkRecord: MetadataDelta._mark_snapshot,
     StateHashRecord: MetadataDelta._note_state_hash,
@@ -706,3 +724,6 @@ def _security_removals(old: MetadataImage, new: MetadataImage) -> Iterator[Recor
     for user, mechanism in sorted(old.scram):
         if (user, mechanism) not in new.scram:
             yield RemoveUserScramCredentialRecord(user, mechanism)
+    for token_id in sorted(old.tokens):
+        if token_id not in new.tokens:
+            yield RemoveDelegationTokenRecord(token_id)

@@ -35,6 +35,7 @@ from raftctl.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     KvRecord,
     PartitionRecord,
@@ -84,6 +85,8 @@ class MetadataImage:
     coordination: Coordination = NO_COORDINATION
     """Sessions of keys and values, and locks."""
     controllers: Map[int, ControllerImage] = field(default_factory=Map)
+    tokens: Map[str, DelegationTokenRecord] = field(default_factory=Map)
+    """Delegation tokens by their ids, also those that have expired and are not removed yet."""
     kv_bytes: int = 0
     """Characters of all keys and bytes of their values, and the same of all places in queues for
     locks. Kept as a sum, since each write is checked against a bound."""
@@ -129,6 +132,9 @@ class MetadataImage:
             record = self.scram[credential]
             named = credential == (record.user, record.mechanism)
             invariant(named, "a credential is known by user and mechanism")
+        for token_id, token in self.tokens.items():
+            invariant(token_id == token.token_id, "a delegation token is known by its id")
+            invariant(token.expires_ms <= token.max_ms, "no token outlives its longest lifetime")
 
     def _check_kv(self) -> None:
         """Check versions and tokens against the offset, and the sum of bytes against the keys."""
@@ -193,7 +199,7 @@ class MetadataImage:
         yield from self._security_records()
 
     def _security_records(self) -> Iterator[Record]:
-        """Return quotas, access control entries and credentials as records."""
+        """Return quotas, access control entries, credentials and tokens as records."""
         # By `quota_order`: the names of an entity may be None, which does not compare with text.
         for entity in sorted(self.client_quotas, key=quota_order):
             quotas = self.client_quotas[entity]
@@ -204,6 +210,8 @@ class MetadataImage:
             yield entry
         for credential in sorted(self.scram):
             yield self.scram[credential]
+        for token_id in sorted(self.tokens):
+            yield self.tokens[token_id]
 
 
 def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:

@@ -6,7 +6,7 @@ they are packed like records. Each module holds one family:
 * `cluster`: brokers and controllers register, heartbeat, change ISRs; topics are created and
   deleted;
 * `admin`: configs, partitions, elections, reassignments, features, the quorum's description;
-* `security`: client quotas, access control lists, SCRAM credentials;
+* `security`: client quotas, access control lists, SCRAM credentials, delegation tokens;
 * `kv`: keys and values, sessions, locks and guarded writes.
 
 `ControllerRequest` is the union of all requests, `ControllerResponse` that of all responses.

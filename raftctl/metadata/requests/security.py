@@ -1,9 +1,10 @@
-"""Requests of administrators about quotas, access control lists and credentials.
+"""Requests about quotas, access control lists, credentials and delegation tokens.
 
 Numbers of resource types, patterns, operations, permissions and mechanisms are those of the Kafka
 protocol; the controller checks them.
 
-Sources: KIP-546 (quotas), KIP-140 (access control lists), KIP-554 (credentials).
+Sources: KIP-546 (quotas), KIP-140 (access control lists), KIP-554 (credentials), KIP-48
+and KIP-373 (delegation tokens).
 """
 
 from __future__ import annotations
@@ -137,5 +138,66 @@ class AlterScramRequest:
         return list(dict.fromkeys(named))
 
 
-Request = AlterClientQuotasRequest | CreateAclsRequest | DeleteAclsRequest | AlterScramRequest
-Response = DeleteAclsResponse
+@dataclass(frozen=True, slots=True)
+class CreateDelegationTokenRequest:
+    """Creates a delegation token; principals are (type, name)."""
+
+    TYPE_ID: ClassVar[int] = 185
+    owner: tuple[str, str] | None
+    """None: the requester."""
+    renewers: tuple[tuple[str, str], ...]
+    max_lifetime_ms: int
+    """0 or less: the longest that the controller allows."""
+    requester: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenewDelegationTokenRequest:
+    """Has a delegation token expire later."""
+
+    TYPE_ID: ClassVar[int] = 186
+    hmac: bytes = field(repr=False)
+    period_ms: int
+    """From now on; 0 or less: the longest that the controller allows."""
+    requester: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireDelegationTokenRequest:
+    """Has a delegation token expire at another time."""
+
+    TYPE_ID: ClassVar[int] = 187
+    hmac: bytes = field(repr=False)
+    period_ms: int
+    """From now on; below 0: at once."""
+    requester: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenResponse:
+    """The token as it is now, or the error; `hmac` only once it is created."""
+
+    TYPE_ID: ClassVar[int] = 188
+    error: ErrorCode
+    message: str = ""
+    token_id: str = ""
+    issued_ms: int = -1
+    expires_ms: int = -1
+    max_ms: int = -1
+    hmac: bytes = field(default=b"", repr=False)
+    offset: int = -1
+
+
+TokenRequest = (
+    CreateDelegationTokenRequest | RenewDelegationTokenRequest | ExpireDelegationTokenRequest
+)
+Request = (
+    AlterClientQuotasRequest
+    | CreateAclsRequest
+    | DeleteAclsRequest
+    | AlterScramRequest
+    | CreateDelegationTokenRequest
+    | RenewDelegationTokenRequest
+    | ExpireDelegationTokenRequest
+)
+Response = DeleteAclsResponse | DelegationTokenResponse

@@ -36,7 +36,8 @@ class Login(NamedTuple):
     """Of the principal."""
     expires_ms: int | None = None
     """When the credential expires, in ms of the wall clock; None: never."""
-    by_delegation_token: bool = False
+    token_id: str | None = None
+    """Of the delegation token that it has logged in with; None: with credentials of its own."""
 
 
 class ServerMechanism(Protocol):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 CLUSTER_ID = "cluster"
 SESSION_MS = 9_000
+WALL_MS = 1_700_000_000_000
+"""The wall clock when the other clock is 0."""
 ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
 
 
@@ -50,7 +52,9 @@ class Cluster:
         config = config or ControllerConfig(
             cluster_id=CLUSTER_ID, session_timeout_ms=SESSION_MS, leader_rebalance=False
         )
-        self.controller = QuorumController(config, random.Random(seed))
+        self.controller = QuorumController(
+            config, random.Random(seed), wall_ms=lambda: WALL_MS + self.now_ms
+        )
         self.now_ms = 0
         self.records: list[Record] = []
         self.epoch = 0

@@ -23,10 +23,12 @@ from raftctl.metadata.image.types import ControllerImage, KvEntry
 from raftctl.metadata.records import (
     TOPIC_RESOURCE,
     AccessControlEntryRecord,
+    DelegationTokenRecord,
     Endpoint,
     FeatureRange,
     ProducerIdsRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UnregisterControllerRecord,
     UserScramCredentialRecord,
@@ -53,6 +55,7 @@ BROKER = BrokerImage(
 CONTROLLER = ControllerImage(2, UUID(int=21), (FeatureRange("f", 1, 3),))
 ENTRY = AccessControlEntryRecord(ENTRY_ID, 2, "t", 3, "User:a", "*", 3, 3)
 CREDENTIAL = UserScramCredentialRecord("u", 1, b"s", b"k", b"k", 4096)
+TOKEN = DelegationTokenRecord("id", "User:u", "User:u", (), 1, 3, 2)
 COORDINATION = Coordination(
     sessions=Map({SESSION_ID: KvSession(SESSION_ID, 1_000, ("k",), ("l",))}),
     owners=Map({"k": SESSION_ID}),
@@ -82,6 +85,7 @@ IMAGE = MetadataImage(
     client_quotas=Map({(("client-id", "c"), ("user", "u")): Map({"request_percentage": 1.0})}),
     acls=Map({ENTRY_ID: ENTRY}),
     scram=Map({("u", 1): CREDENTIAL}),
+    tokens=Map({"id": TOKEN}),
     coordination=COORDINATION,
     kv_bytes=5,
 )
@@ -149,6 +153,8 @@ def test_brokers(changes: Mapping[str, Any], why: str) -> None:
         ({"controllers": mapped({2: CONTROLLER}), "features": mapped({"f": 4})}, "the levels in"),
         ({"acls": mapped({OTHER_ID: ENTRY})}, "is known by its id"),
         ({"scram": mapped({("u", 2): CREDENTIAL})}, "known by user and mechanism"),
+        ({"tokens": mapped({"other": TOKEN})}, "is known by its id"),
+        ({"tokens": mapped({"id": replace(TOKEN, expires_ms=4)})}, "outlives its longest"),
         ({"kv": mapped({"k": KvEntry(b"23", 10)})}, "a version is an offset"),
         ({"kv_bytes": 4}, "are counted"),
     ],
@@ -231,6 +237,8 @@ def test_changes_of_brokers(changes: Mapping[str, Any], why: str) -> None:
         (ProducerIdsRecord(1, 5, 1_000), "producer ids go back"),
         (RemoveAccessControlEntryRecord(OTHER_ID), "that is removed exists"),
         (RemoveUserScramCredentialRecord("u", 2), "that is removed exists"),
+        (RemoveDelegationTokenRecord("other"), "that is removed exists"),
+        (replace(TOKEN, expires_ms=4), "outlives its longest"),
     ],
 )
 def test_records_that_are_refused(record: Record, why: str) -> None:

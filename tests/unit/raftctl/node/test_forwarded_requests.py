@@ -38,7 +38,10 @@ from raftctl.metadata.requests.security import (
     AlterClientQuotasRequest,
     AlterScramRequest,
     CreateAclsRequest,
+    CreateDelegationTokenRequest,
     DeleteAclsRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
 )
 from raftctl.node import screen
 from raftctl.node._forwarded_requests import _OF_THE_CLUSTER
@@ -104,6 +107,11 @@ BY_ITEM: list[ForwardedRequest] = [
     CreatePartitionsRequest((), requester=ALICE),
     AlterConfigsRequest((), requester=ALICE),
 ]
+TOKENS: list[ForwardedRequest] = [
+    CreateDelegationTokenRequest(None, (), -1, ALICE),
+    RenewDelegationTokenRequest(b"hmac", -1, ALICE),
+    ExpireDelegationTokenRequest(b"hmac", -1, ALICE),
+]
 
 
 @pytest.mark.req("S4")
@@ -123,7 +131,7 @@ def test_a_request_about_the_cluster_is_denied_as_a_whole(
 
 @pytest.mark.req("S4")
 @pytest.mark.parametrize(
-    "request_", [*(one for one, _ in WHOLE), *BY_ITEM], ids=lambda one: type(one).__name__
+    "request_", [*(one for one, _ in WHOLE), *BY_ITEM, *TOKENS], ids=lambda one: type(one).__name__
 )
 @pytest.mark.parametrize("requester", [None, ("alice", "10.0.0.7")])
 def test_a_broker_that_names_no_requester_is_refused(
@@ -138,6 +146,24 @@ def test_a_broker_that_names_no_requester_is_refused(
     if not rules:
         allowed = screen(None, unnamed, BROKER_ID, lambda: cluster.image)
         assert allowed.request == unnamed
+
+
+@pytest.mark.req("S3", "S4")
+def test_a_token_for_somebody_else_needs_a_right_on_that_user(cluster: Cluster) -> None:
+    """Whose own it is, the controller knows: no rule is asked about renewals (KIP-373)."""
+    for_bob = CreateDelegationTokenRequest(("User", "bob"), (("User", "carol"),), -1, ALICE)
+    on_bob = Action(Operation.CREATE_TOKENS, ResourceType.USER, "User:bob")
+    asking = ListedActions()
+    assert screen(asking, for_bob, BROKER_ID, lambda: cluster.image).request == for_bob
+    assert [action for _, action in asking.asked] == [on_bob]
+    with pytest.raises(KafkaError) as raised:
+        screen(denying(on_bob), for_bob, BROKER_ID, lambda: cluster.image)
+    assert raised.value.code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    nothing = ListedActions()
+    for_alice = CreateDelegationTokenRequest(("User", "alice"), (("User", "bob"),), -1, ALICE)
+    for request_ in (*TOKENS, for_alice):
+        assert screen(nothing, request_, BROKER_ID, lambda: cluster.image).request == request_
+    assert nothing.asked == []
 
 
 @pytest.mark.req("S4")
@@ -328,4 +354,5 @@ def test_every_request_that_brokers_forward_is_screened() -> None:
         CreatePartitionsRequest,
         AlterConfigsRequest,
     }
-    assert {*get_args(ForwardedRequest)} == item_by_item | {*_OF_THE_CLUSTER}
+    tokens = {type(one) for one in TOKENS}
+    assert {*get_args(ForwardedRequest)} == item_by_item | {*_OF_THE_CLUSTER} | tokens

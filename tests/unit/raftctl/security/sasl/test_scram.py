@@ -283,14 +283,14 @@ def test_arbitrary_bytes_do_nothing_but_fail(messages: list[bytes], begins_well:
 
 def test_an_expired_delegation_token_does_not_log_in() -> None:
     keys = ALICE[SHA_256].keys
-    token = ScramCredential(SALT, 4096, keys, Login("alice", NOW_MS, by_delegation_token=True))
+    token = ScramCredential(SALT, 4096, keys, Login("alice", NOW_MS, token_id="id"))
     there = ScramServer(SHA_256, lambda _id, by_token: token if by_token else None, "s", SECRET)
     with pytest.raises(SaslError, match="expired"):
         exchange(ScramClient(SHA_256, "id", "secret", "c", by_token=True), there)
-    live = token._replace(login=Login("alice", NOW_MS + 1, by_delegation_token=True))
+    live = token._replace(login=Login("alice", NOW_MS + 1, token_id="id"))
     there = ScramServer(SHA_256, lambda _id, by_token: live if by_token else None, "s", SECRET)
     found = exchange(ScramClient(SHA_256, "id", "secret", "c", by_token=True), there)
-    assert found == Login("alice", NOW_MS + 1, by_delegation_token=True)
+    assert found == Login("alice", NOW_MS + 1, token_id="id")
 
 
 def test_nothing_secret_is_in_a_repr() -> None:
