@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from jepsen.environments import PLAINTEXT, SECURITY, ClusterSpec
+from jepsen.environments import PLAINTEXT, SASL_PLAINTEXT, SECURITY, ClusterSpec
 from jepsen.environments.local import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.nemesis.plan import PACKAGES, Plan, packages_of, plan_from_json
@@ -24,6 +24,7 @@ WORKLOADS = {
     "bank": "jepsen.workloads.bank:bank",
     "group": "jepsen.workloads.group:group",
     "topics": "jepsen.workloads.topics:topics",
+    "acl": "jepsen.workloads.acl:acl",
     "verifiable": "jepsen.workloads.verifiable:verifiable",
 }
 """Loaded when needed, as each needs libraries of its own."""
@@ -31,6 +32,8 @@ LOG_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group", "verifiab
 """Those on the partitions of a topic, which have leaders and coordinators."""
 KAFKA_WORKLOADS = (*LOG_WORKLOADS, "topics")
 """Those that any Kafka cluster can be tested with."""
+SECURED_WORKLOADS = ("acl",)
+"""Those whose clients must log in to a cluster that is made for the test."""
 LOG_FAULTS = ("reassign",)
 """Those that only such a topic can suffer."""
 JAVA_WORKLOADS = ("verifiable",)
@@ -152,14 +155,18 @@ FAULTS = {
 """What can be done to the clusters of each environment; to external ones by --control alone."""
 
 
-SECURED: Mapping[str, str] = {}
+SECURED: Mapping[str, str] = {"sim": SASL_PLAINTEXT}
 """What clients speak on secured clusters of each environment."""
 
 
-def workloads_in(env: str) -> tuple[str, ...]:
+def workloads_in(env: str, security: str = PLAINTEXT) -> tuple[str, ...]:
     """Return the workloads that the environment's clusters can serve with nothing else."""
-    known = KAFKA_WORKLOADS if env == "external" else WORKLOADS
-    return tuple(name for name in known if name not in JAVA_WORKLOADS)
+    if security != PLAINTEXT:
+        names = [*KAFKA_WORKLOADS, *SECURED_WORKLOADS]
+    else:
+        names = list(KAFKA_WORKLOADS if env == "external" else WORKLOADS)
+        names = [name for name in names if name not in SECURED_WORKLOADS]
+    return tuple(name for name in names if name not in JAVA_WORKLOADS)
 
 
 def faults_in(env: str, control: str = "") -> tuple[str, ...]:
@@ -204,7 +211,7 @@ def check_spec(spec: RunSpec) -> None:
     if spec.barrier_every and spec.workload != "register":
         raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
-        spec.workload in KAFKA_WORKLOADS
+        spec.workload in (*KAFKA_WORKLOADS, *SECURED_WORKLOADS)
         and spec.replication > spec.brokers
         and spec.env != "external"
     ):
@@ -258,15 +265,17 @@ def _check_security(spec: RunSpec) -> None:
     option = f"--security {spec.security}"
     if spec.security not in SECURITY:
         raise InputError(f"{option}: choose one of {', '.join(SECURITY)}")
-    if spec.security == PLAINTEXT:
-        return
     possible = SECURED.get(spec.env)
+    if spec.security == PLAINTEXT:
+        if spec.workload in SECURED_WORKLOADS:
+            how = f"use --security {possible}" if possible else f"not with --env {spec.env}"
+            raise InputError(f"{spec.workload}: its clients must log in; {how}")
+        return
     if spec.security != possible:
         instead = f"use {possible} there" if possible else "it says how with --command-config"
         raise InputError(f"{option}: not available with --env {spec.env}; {instead}")
-    if spec.workload not in KAFKA_WORKLOADS or spec.workload in JAVA_WORKLOADS:
-        known = ", ".join(one for one in KAFKA_WORKLOADS if one not in JAVA_WORKLOADS)
-        raise InputError(f"{option}: only for {known}")
+    if spec.workload not in (known := workloads_in(spec.env, spec.security)):
+        raise InputError(f"{option}: only for {', '.join(known)}")
 
 
 def _check_fault(spec: RunSpec, name: str) -> None:

@@ -10,6 +10,7 @@ A seed decides everything that is random, so the same seed makes the same run.
     world       one world: starts, kills, pauses and restarts processes of nodes
     properties  safety properties, checked after every step of every node
     cluster     raftctl nodes in a world, laid out, formatted and started
+    secured     logins and rules of such a cluster
     faults      the nemesis: a plan of faults as data, and how each is injected
     liveness    properties that scenarios check while a cluster runs
     runner      one seed, many seeds, shrinking of failing runs

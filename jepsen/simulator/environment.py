@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.core import Run
 from jepsen.core.spec import WORKLOADS
-from jepsen.environments import Environment
+from jepsen.environments import PLAINTEXT, Entrance, Environment
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
 from jepsen.errors import InputError
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
 from jepsen.simulator.faults import SimMachines
+from jepsen.simulator.secured import OPERATOR, RULES, SecuredUsers
 from raftctl.errors import ConfigError
 from raftctl.localcluster.ports import API_VERSIONS_REQUEST
 from raftctl.metadata.features import SUPPORTED
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from jepsen.environments import ClusterSpec
+    from jepsen.environments import AccessControl, ClusterSpec
+    from jepsen.environments.access import ClusterAccess
     from jepsen.simulator.world import SimRuntime, World
     from raftctl.raft.messages import ChangeVotersRequest
 
@@ -34,7 +36,6 @@ ASK_S = 1.0
 TERMINATE_S = 20.0
 DISK_FAULTS = ("power_off", "sync_error", "write_error", "disk_full", "bit_flip")
 WIPE = "wipe"
-OPERATOR = "operator"
 CLIENTS_NODE = "jepsen"
 
 
@@ -68,6 +69,12 @@ class SimEnvironment(SimMachines, Environment):
 
     def __init__(self, world: World, spec: ClusterSpec) -> None:
         self._cluster = cluster = SimCluster(world, spec.controllers, spec.brokers, spec.overrides)
+        self._access: ClusterAccess | None = None
+        if spec.security != PLAINTEXT:
+            users = SecuredUsers(world.random)
+            cluster.overrides = {**RULES, **spec.overrides}
+            cluster.broker_overrides, cluster.first_records = users.broker_keys, users.records
+            self._access = users.access(",".join(cluster.bootstrap))
         super().__init__(
             world,
             start=cluster.start,
@@ -88,6 +95,21 @@ class SimEnvironment(SimMachines, Environment):
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(self._cluster.bootstrap)
+
+    @property
+    def access(self) -> AccessControl | None:
+        return self._access
+
+    @property
+    def entrance(self) -> Entrance:
+        """See `Environment`; the workload's user has a password before it is asked for."""
+        access = self._access
+        return super().entrance if access is None else access.entrance(access.user)
+
+    @property
+    def operator(self) -> Entrance:
+        access = self._access
+        return super().operator if access is None else access.entrance(OPERATOR)
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:

@@ -383,7 +383,9 @@ def _new(
     template = templates[0]
     env = template.env
     faults = columns or [(name,) for name in faults_ready(env, template.control)]
-    found = [list(matrix(one, rows or workloads_in(env), faults)) for one in templates]
+    found = [
+        list(matrix(one, rows or workloads_in(env, template.security), faults)) for one in templates
+    ]
     cells = [cell for of_seed in found for cell in of_seed]
     _check_jobs(jobs, cells)
     for cell in cells:
