@@ -43,15 +43,18 @@ class Issuer:
         """The token endpoint."""
         return f"{self.url}/token"
 
-    def token(self, client: str, key: jwk.RSAKey | None = None) -> str:
-        """Return a token for a client; signed with a key that is not its own, it is forged."""
+    def token(
+        self, client: str, *, key: jwk.RSAKey | None = None, seconds: float | None = None
+    ) -> str:
+        """Return a token for a client; signed with a key that is not the issuer's, it is forged."""
+        good_for = self.seconds if seconds is None else seconds
         now = int(time.time())
         claims = {
             "sub": client,
             "iss": NAME,
             "aud": AUDIENCE,
             "iat": now,
-            "exp": now + int(self.seconds),
+            "exp": now + int(good_for),
             "scope": "kafka",
         }
         header = {"alg": ALGORITHM, "kid": self.key.kid, "typ": "JWT"}

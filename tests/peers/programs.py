@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KAFKAJS = HERE / "kafkajs"
 _JAVA = HERE / "java"
 _POM = _JAVA / "pom.xml"
-_GO_NAMES = ("go.mod", "go.sum", "main.go", "group.go", "member.go")
+_GO_NAMES = ("go.mod", "go.sum", "main.go", "group.go", "member.go", "secured.go")
 _GO_SOURCES = [HERE / "franzgo" / name for name in _GO_NAMES]
 QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")

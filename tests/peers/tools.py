@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HERE = Path(__file__).resolve().parent
-CACHE = HERE.parent.parent / "out" / "peers"
+ROOT = HERE.parent.parent
+CACHE = ROOT / "out" / "peers"
 INSTALL_TIMEOUT_S = 240
 KAFKA_VERSION = "4.3.1"
 """Of the Apache Kafka that runs beside ours."""

@@ -5,6 +5,7 @@
 //	peer group BOOTSTRAP TOPIC PROTOCOL COUNT     prints the values that a group reads
 //	peer administer BOOTSTRAP SOURCE TARGET       prints what it saw of a copy's group and topic
 //	peer member BOOTSTRAP GROUP TOPIC PROTOCOL    reads until SIGTERM, prints what it is given
+//	peer secured                                  plays the cases of stdin, prints their outcomes
 //
 // What is printed is JSON, one document a line.
 package main
@@ -57,6 +58,8 @@ func command(name string, given []string) error {
 		return administer(given[0], given[1], given[2])
 	case "member":
 		return beMember(given[0], given[1], given[2], given[3])
+	case "secured":
+		return playSecured()
 	}
 	return fmt.Errorf("no such command: %s", name)
 }

@@ -34,17 +34,25 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 60
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-PASSWORDS = {"broker": "between-us", "admin": "all-of-it", "alice": "wonderland"}
-"""Of PLAIN. `alice` has the same by SCRAM, and as the secret of a client of the issuer."""
+PASSWORDS = {
+    "broker": "between-us",
+    "admin": "all-of-it",
+    "alice": "wonderland",
+    "bob": "builder",
+    "carol": "christmas",
+}
+"""Of PLAIN."""
+USERS = ("alice", "bob", "carol")
+"""Have the same passwords by SCRAM, and as secrets of clients of the issuer; carol's changes."""
 STORE_PASSWORD = "store-password"
 REAUTH_MS = 2000
-ALICE = "User:alice"
 ALICE_BY_NAME = "User:CN=alice,O=Test"
 """Where no rule maps the subject of her certificate."""
+PRINCIPALS = (*(f"User:{name}" for name in USERS), ALICE_BY_NAME)
 OWN_PREFIX = "alice-"
-"""Of the topics, groups and transactional ids that she may use."""
+"""Of the topics, groups and transactional ids that they may use."""
 DENIED_TOPIC = "secrets"
-"""Which is there, and of which no rule is hers."""
+"""Which is there, and of which no rule is theirs."""
 
 SASL_PLAINTEXT = BROKER_LISTENER
 """Where the brokers log in to each other, too."""
@@ -160,7 +168,7 @@ def secured_cluster(directory: Path) -> Iterator[SecuredCluster]:
     folder.mkdir(parents=True)
     authority = Authority()
     files = _certificates(folder, authority)
-    with issuing({"alice": PASSWORDS["alice"]}) as issuer:
+    with issuing({name: PASSWORDS[name] for name in USERS}) as issuer:
 
         def prepare(made: LocalCluster) -> None:
             for node in made.layout.brokers:
@@ -181,7 +189,8 @@ def _certificates(folder: Path, authority: Authority) -> Files:
     key, certificate = folder / "alice.key", folder / "alice.crt"
     key.write_text(alice.key_pem())
     certificate.write_text(alice.pem)
-    return Files(
+    node = folder / "node.pem"
+    made = Files(
         authority=authority.store(folder / "ca.pem"),
         authority_pkcs12=authority.pkcs12(folder / "ca.p12", STORE_PASSWORD),
         other=other.store(folder / "other.pem"),
@@ -189,8 +198,11 @@ def _certificates(folder: Path, authority: Authority) -> Files:
         client_certificate=str(certificate),
         client_key=str(key),
         client_pkcs12=alice.pkcs12(folder / "alice.p12", STORE_PASSWORD),
-        node=authority.issue().store(folder / "node.pem"),
+        node=authority.issue().store(node),
     )
+    for secret in (key, node):
+        secret.chmod(0o600)
+    return made
 
 
 def _keys(issuer: Issuer) -> dict[str, str]:
@@ -262,9 +274,9 @@ def _entrances(cluster: LocalCluster) -> dict[str, Entrance]:
 
 
 def _admit(made: SecuredCluster) -> None:
-    """Give alice her passwords and her rights, and wait until every broker knows of both."""
+    """Give users passwords and rights, and wait until every broker knows of both."""
     admin = made.admin()
-    _result(admin.alter_user_scram_credentials(_passwords(PASSWORDS["alice"])))
+    _result(admin.alter_user_scram_credentials(_passwords()))
     _result(admin.create_acls(_rules()))
     create_topic(admin, DENIED_TOPIC, 1, 2, {}, TIMEOUT_S)
     encrypted = made.entrances[SASL_SSL]
@@ -277,11 +289,12 @@ def _admit(made: SecuredCluster) -> None:
         wait_until(partial(_is_admitted, settings), f"alice may use {address}")
 
 
-def _passwords(password: str) -> list[UserScramCredentialAlteration]:
+def _passwords() -> list[UserScramCredentialAlteration]:
     return [
         UserScramCredentialUpsertion(
-            "alice", ScramCredentialInfo(mechanism, 4096), password.encode()
+            name, ScramCredentialInfo(mechanism, 4096), PASSWORDS[name].encode()
         )
+        for name in USERS
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
     ]
 
@@ -298,7 +311,7 @@ def _rules() -> list[AclBinding]:
             AclOperation.ALL,
             AclPermissionType.ALLOW,
         )
-        for principal in (ALICE, ALICE_BY_NAME)
+        for principal in PRINCIPALS
         for kind in kinds
     ]
 
