@@ -96,18 +96,18 @@ def cases(secured: SecuredCluster, library: str) -> Iterator[Case]:
     """Return those of a library; those that take longest first."""
     for mechanism in MECHANISMS:
         user = "bob" if library in RECONNECTING else "alice"
-        yield _case(secured, library, STAY, SHORT, mechanism, user)
+        yield case(secured, library, STAY, SHORT, mechanism, user)
     for entrance in (SASL_PLAINTEXT, SASL_SSL):
         for mechanism in MECHANISMS:
-            yield _case(secured, library, USE, entrance, mechanism)
+            yield case(secured, library, USE, entrance, mechanism)
     for entrance in (MUTUAL, REQUESTED):
-        yield _case(secured, library, USE, entrance)
+        yield case(secured, library, USE, entrance)
     yield from _refused(secured, library)
 
 
 def _refused(secured: SecuredCluster, library: str) -> Iterator[Case]:
     for mechanism in MECHANISMS:
-        good = _case(secured, library, WRITE, SASL_SSL, mechanism)
+        good = case(secured, library, WRITE, SASL_SSL, mechanism)
         assert good.login is not None
         if mechanism == "OAUTHBEARER":
             forged = secured.issuer.token("alice", key=new_key())
@@ -117,13 +117,13 @@ def _refused(secured: SecuredCluster, library: str) -> Iterator[Case]:
             continue
         yield _renamed(good, "wrong password", login=replace(good.login, password="not hers"))
         yield _renamed(good, "unknown user", login=replace(good.login, user="nobody"))
-    good = _case(secured, library, WRITE, SASL_SSL, "SCRAM-SHA-512")
+    good = case(secured, library, WRITE, SASL_SSL, "SCRAM-SHA-512")
     yield _renamed(good, "denied topic", topic=DENIED_TOPIC)
     yield _renamed(good, "wrong authority", trusted=secured.files.other)
-    certified = _case(secured, library, WRITE, MUTUAL)
+    certified = case(secured, library, WRITE, MUTUAL)
     yield _renamed(certified, "denied topic", topic=DENIED_TOPIC)
     yield _renamed(certified, "no certificate", certificate="", key="")
-    requested = _case(secured, library, WRITE, REQUESTED)
+    requested = case(secured, library, WRITE, REQUESTED)
     yield _renamed(requested, "anonymous", certificate="", key="")
 
 
@@ -136,7 +136,7 @@ def case_name(listener: str, mechanism: str, action: str, why: str = "") -> str:
     return " ".join(word for word in (listener, mechanism, action, why) if word)
 
 
-def _case(
+def case(
     secured: SecuredCluster,
     library: str,
     action: str,
@@ -144,6 +144,7 @@ def _case(
     mechanism: str = "",
     user: str = "alice",
 ) -> Case:
+    """Return a client that gets in, by the listener's protocol."""
     entrance, files = secured.entrances[listener], secured.files
     name = "-".join(word for word in (listener, mechanism, action) if word)
     own = f"{OWN_PREFIX}{library}-{name}".lower()

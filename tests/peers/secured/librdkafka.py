@@ -124,7 +124,7 @@ class _Writer:
 
 def _is_final(error: KafkaError) -> bool:
     # With TLS 1.3 a server refuses a certificate when the handshake is over for the client.
-    return error.code() in _FINAL or "alert certificate required" in error.str()
+    return error.code() in _FINAL or "SSL alert number" in error.str()
 
 
 def _write(case: Case) -> Outcome:
