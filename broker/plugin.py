@@ -24,6 +24,7 @@ from broker.replication import ReplicaManager
 from broker.server import ConnectionLimits, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.metadata.configs.topic import topic_defaults
+from raftctl.security.delegation_tokens import TokenSecret
 from raftctl.security.tls import NodeTls
 
 if TYPE_CHECKING:
@@ -183,5 +184,6 @@ class KafkaBroker:
             aside=self._requests.submit,
             has_session=self._has_session,
             authorizer=self._context.authorizer,
+            token_secret=TokenSecret.of(self._context.config),
             quotas=self._quotas,
         )

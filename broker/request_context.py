@@ -60,6 +60,8 @@ class ClientConnection:
     host: str = ""
     """The address that it comes from, as Java writes one: 127.0.0.1, 0:0:0:0:0:0:0:1."""
     principal: Principal = ANONYMOUS
+    token_id: str | None = None
+    """Of the delegation token that it has authenticated with (KIP-48)."""
     client_software_name: str = ""
     """As the client says in ApiVersions (KIP-511); empty before."""
     client_software_version: str = ""

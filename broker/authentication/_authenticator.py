@@ -71,6 +71,9 @@ class Authenticator:
             expires_at = client.session_expires_at
             if expires_at is not None and self._loop.time() >= expires_at:
                 raise HangUpError(f"the session of {client.principal} has expired")
+            token_id = client.token_id
+            if token_id is not None and not self._verifiers.has_token(token_id):
+                raise HangUpError(f"the delegation token of {client.principal} is removed")
             return self._serve(frame, context)
         sasl = _state(client)
         invariant(not sasl.has_authenticated, "no request slips through")
@@ -182,7 +185,7 @@ class Authenticator:
         if sasl.is_renewal and principal != client.principal:
             text = "the principal of a connection cannot change"
             raise SaslError(text, text)
-        client.principal = principal
+        client.principal, client.token_id = principal, login.token_id
         sasl.stage, sasl.exchange = SaslStage.REQUESTS, None
         lifetime_ms = self._lifetime_ms(sasl.mechanism, login)
         client.session_expires_at = None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import importlib.util
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ConfigError
+from raftctl.security.delegation_tokens import TokenSecret, token_credential
 from raftctl.security.sasl import (
     OAUTHBEARER,
     PLAIN,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Runtime
     from raftctl.security.sasl import ServerMechanism
 
+TOKEN_KEYS_MAX = 1_024
+"""Delegation tokens whose keys are kept, by mechanism: to derive them takes some milliseconds. The
+time shows who does it that there is a token of this id, which nobody guesses."""
 JWKS_KEY = "sasl.oauthbearer.jwks.endpoint.url"
 _REMEDY = "write the issuer's public keys there, as a JWKS"
 
@@ -56,6 +60,9 @@ class Verifiers:
         """
         self._image = image
         self._runtime = runtime
+        secret = TokenSecret.of(config)
+        self._token_keys = None if secret is None else lru_cache(TOKEN_KEYS_MAX)(secret.scram_keys)
+        """Mechanism and id of a delegation token to the salt and the keys of its login."""
         self._issuer: _Issuer | None = None
         if (bearer := settings.mechanisms.get(OAUTHBEARER)) is not None:
             self._issuer = _Issuer(bearer.oauthbearer, runtime)
@@ -95,11 +102,23 @@ class Verifiers:
             self._issuer.worker.close()
 
     def _find_scram(self, mechanism: str, user: str, by_token: bool) -> ScramCredential | None:
-        record = None if by_token else self._image().scram.get((user, SCRAM_IDS[mechanism]))
+        if by_token:
+            return self._find_token(mechanism, user)
+        record = self._image().scram.get((user, SCRAM_IDS[mechanism]))
         if record is None:
             return None
         keys = ScramKeys(record.stored_key, record.server_key)
         return ScramCredential(record.salt, record.iterations, keys, Login(user))
+
+    def _find_token(self, mechanism: str, token_id: str) -> ScramCredential | None:
+        token = self._image().tokens.get(token_id)
+        if token is None or self._token_keys is None:
+            return None
+        return token_credential(token, *self._token_keys(mechanism, token_id))
+
+    def has_token(self, token_id: str) -> bool:
+        """Return whether a delegation token still exists; it may have expired."""
+        return token_id in self._image().tokens
 
     def _validate_token(self, token: str, now_ms: int) -> Login:
         assert self._issuer is not None, "OAUTHBEARER is enabled with an issuer"

@@ -49,7 +49,6 @@ _SASL_KEYS = frozenset(map(key_of, SaslKeys.model_fields))
 
 def security_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
     """Return what is asked for and is not in force, or cannot be."""
-    yield from _unsupported_keys(node)
     yield from _protocol_problems(node, is_broker=is_broker)
     yield from _own_key_problems(node)
     yield from _idle_keys(node)
@@ -65,14 +64,6 @@ def security_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
 
 
 # --- what is not built ----------------------------------------------------------------------------
-
-
-def _unsupported_keys(node: NodeListeners) -> Iterator[str]:
-    fields = type(node).model_fields
-    for key, reason in _supported.NOT_IN_FORCE.items():
-        name = key.replace(".", "_")
-        if getattr(node, name) != fields[name].default:
-            yield f"{written(key, str(getattr(node, name)))}: {reason}: remove the key"
 
 
 def _protocol_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:

@@ -5,11 +5,6 @@ A part that makes a protocol, a mechanism or a key effective adds it here, and n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 LISTENER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 """What clients can speak to a broker's listeners."""
 
@@ -24,13 +19,3 @@ MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 
 LOGIN_MECHANISMS = MECHANISMS
 """The mechanisms of SASL by which a node can log in to another."""
-
-_NO_TOKENS = "delegation tokens are not supported"
-
-NOT_IN_FORCE: Mapping[str, str] = {
-    "delegation.token.secret.key": _NO_TOKENS,
-    "delegation.token.max.lifetime.ms": _NO_TOKENS,
-    "delegation.token.expiry.time.ms": _NO_TOKENS,
-    "delegation.token.expiry.check.interval.ms": _NO_TOKENS,
-}
-"""Keys that must have their default, and why; of the node and of each listener."""

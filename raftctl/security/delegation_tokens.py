@@ -121,6 +121,6 @@ def may_renew(token: DelegationTokenRecord, principal: str) -> bool:
     return principal == token.owner or principal in token.renewers
 
 
-def concerns(token: DelegationTokenRecord, principal: str) -> bool:
-    """Return whether a principal may always see a token: who may renew it, or has created it."""
-    return principal == token.requester or may_renew(token, principal)
+def concerned(token: DelegationTokenRecord) -> tuple[str, ...]:
+    """Return the principals that may always see a token: owner, requester and renewers."""
+    return token.owner, token.requester, *token.renewers

@@ -15,6 +15,8 @@ answered from that image.
     quotas              DescribeClientQuotas, AlterClientQuotas (KIP-546)
     scram               DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554)
     acls                DescribeAcls, CreateAcls, DeleteAcls (KIP-290)
+    tokens              CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken,
+                        DescribeDelegationToken (KIP-48)
 
 The handlers must not decide on a change, nor on who may make it: only the controller knows the
 newest metadata. A broker that refused on its older image would refuse a topic that exists by now.
@@ -36,6 +38,7 @@ from broker.apis.administration import (
     _quotas,
     _reassignments,
     _scram,
+    _tokens,
     _topics,
 )
 from broker.apis.handler import Api, refuse_each
@@ -61,6 +64,10 @@ APIS: dict[int, Api] = {
     ApiKey.ALTER_CLIENT_QUOTAS: Api(_quotas.handle_alter, refuse_each("entries")),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(_scram.handle_describe, _scram.refuse_describe),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(_scram.handle_alter, _scram.refuse_alter),
+    ApiKey.CREATE_DELEGATION_TOKEN: Api(_tokens.handle_create, _tokens.refuse_create),
+    ApiKey.RENEW_DELEGATION_TOKEN: Api(_tokens.handle_renew, _tokens.refuse_change),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Api(_tokens.handle_expire, _tokens.refuse_change),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Api(_tokens.handle_describe),
     ApiKey.DESCRIBE_QUORUM: Api(_quorum.handle_describe),
     ApiKey.UPDATE_FEATURES: Api(_quorum.handle_features),
     ApiKey.UNREGISTER_BROKER: Api(_quorum.handle_unregister, _quorum.refuse_unregister),

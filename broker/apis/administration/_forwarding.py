@@ -23,7 +23,7 @@ from raftctl.metadata.requests.admin import (
     ItemOutcome,
     NewPartitions,
 )
-from raftctl.metadata.requests.security import DeleteAclsResponse
+from raftctl.metadata.requests.security import DelegationTokenResponse, DeleteAclsResponse
 
 if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 
 
 Response = TypeVar(
-    "Response", AdminResponse, DeleteAclsResponse, DescribeQuorumResponse, ElectLeadersResponse
+    "Response",
+    AdminResponse,
+    DelegationTokenResponse,
+    DeleteAclsResponse,
+    DescribeQuorumResponse,
+    ElectLeadersResponse,
 )
 
 

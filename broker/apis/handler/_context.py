@@ -22,6 +22,7 @@ from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
 from raftctl.security import Authorizer
+from raftctl.security.delegation_tokens import TokenSecret
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +134,8 @@ class ApiContext:
     quotas: ClientQuotas
     authorizer: Authorizer | None = None
     """Without one everybody may do everything."""
+    token_secret: TokenSecret | None = None
+    """Without one there are no delegation tokens."""
 
     @property
     def wait_ms_max(self) -> int:

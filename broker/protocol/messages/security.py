@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from raftctl.runtime.api import Buffer
+
 
 class ComponentData(TypedDict):
     """Part of DescribeClientQuotasRequest."""
@@ -299,3 +301,108 @@ class DeleteAclsResponse(TypedDict):
 
     throttle_time_ms: NotRequired[int]
     filter_results: Sequence[DeleteAclsFilterResult]
+
+
+class CreatableRenewers(TypedDict):
+    """Part of CreateDelegationTokenRequest."""
+
+    principal_type: str
+    principal_name: str
+
+
+class CreateDelegationTokenRequest(TypedDict):
+    """CreateDelegationTokenRequest, versions 1 to 3."""
+
+    owner_principal_type: NotRequired[str | None]
+    owner_principal_name: NotRequired[str | None]
+    renewers: list[CreatableRenewers]
+    max_lifetime_ms: int
+
+
+class CreateDelegationTokenResponse(TypedDict):
+    """CreateDelegationTokenResponse, versions 1 to 3."""
+
+    error_code: NotRequired[int]
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: NotRequired[str]
+    token_requester_principal_name: NotRequired[str]
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    token_id: str
+    hmac: Buffer
+    throttle_time_ms: NotRequired[int]
+
+
+class RenewDelegationTokenRequest(TypedDict):
+    """RenewDelegationTokenRequest, versions 1 to 2."""
+
+    hmac: memoryview
+    renew_period_ms: int
+
+
+class RenewDelegationTokenResponse(TypedDict):
+    """RenewDelegationTokenResponse, versions 1 to 2."""
+
+    error_code: NotRequired[int]
+    expiry_timestamp_ms: int
+    throttle_time_ms: NotRequired[int]
+
+
+class ExpireDelegationTokenRequest(TypedDict):
+    """ExpireDelegationTokenRequest, versions 1 to 2."""
+
+    hmac: memoryview
+    expiry_time_period_ms: int
+
+
+class ExpireDelegationTokenResponse(TypedDict):
+    """ExpireDelegationTokenResponse, versions 1 to 2."""
+
+    error_code: NotRequired[int]
+    expiry_timestamp_ms: int
+    throttle_time_ms: NotRequired[int]
+
+
+class DescribeDelegationTokenOwner(TypedDict):
+    """Part of DescribeDelegationTokenRequest."""
+
+    principal_type: str
+    principal_name: str
+
+
+class DescribeDelegationTokenRequest(TypedDict):
+    """DescribeDelegationTokenRequest, versions 1 to 3."""
+
+    owners: list[DescribeDelegationTokenOwner] | None
+
+
+class DescribedDelegationTokenRenewer(TypedDict):
+    """Part of DescribeDelegationTokenResponse."""
+
+    principal_type: str
+    principal_name: str
+
+
+class DescribedDelegationToken(TypedDict):
+    """Part of DescribeDelegationTokenResponse."""
+
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: NotRequired[str]
+    token_requester_principal_name: NotRequired[str]
+    issue_timestamp: int
+    expiry_timestamp: int
+    max_timestamp: int
+    token_id: str
+    hmac: Buffer
+    renewers: Sequence[DescribedDelegationTokenRenewer]
+
+
+class DescribeDelegationTokenResponse(TypedDict):
+    """DescribeDelegationTokenResponse, versions 1 to 3."""
+
+    error_code: NotRequired[int]
+    tokens: Sequence[DescribedDelegationToken]
+    throttle_time_ms: NotRequired[int]

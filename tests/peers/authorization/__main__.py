@@ -1,7 +1,7 @@
 """Fills the table: `python -m tests.peers.authorization [--write] [--serve]`.
 
-Prints each cell in which the two systems differ. `--write` records what Apache Kafka answers, of
-which `page` makes docs/reference/acls.md.
+Prints each cell in which the two systems differ. `--write` records what Apache Kafka answers, with
+`--only` of some rows alone; of it `page` makes docs/reference/acls.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.bench.kafka.clusters import kafka_jars
 from tests.peers.authorization.cells import cells, users
-from tests.peers.authorization.recorded import of_cells, write
+from tests.peers.authorization.recorded import of_cells, recorded, updated, write
 from tests.peers.authorization.run import differences, lines, tables
 from tests.peers.authorization.systems import both
 from tests.peers.tools import CACHE, KAFKA_VERSION
@@ -37,7 +37,8 @@ def main() -> None:
     took = time.monotonic() - began
     sys.stdout.write(f"{len(table)} cells, {len(different)} differ, {took:.1f} s\n")
     if options.write:
-        write(of_cells(kafka.verdicts(), kafka.apis))
+        found = of_cells(kafka.verdicts(), kafka.apis)
+        write(updated(recorded(), found, (cell.row.key for cell in cells())))
 
 
 if __name__ == "__main__":

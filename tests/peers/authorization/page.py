@@ -32,7 +32,6 @@ WHY: dict[int, str] = {
         (52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73),
         "between nodes of Apache Kafka, which answers it at listeners of its controllers",
     ),
-    **dict.fromkeys(range(38, 42), "a request of delegation tokens (KIP-48)"),
     **dict.fromkeys((71, 72), "a request of client telemetry (KIP-714)"),
     **dict.fromkeys((*range(76, 80), *range(83, 88), *range(90, 93)), _SHARE),
     **dict.fromkeys((88, 89), _STREAMS),

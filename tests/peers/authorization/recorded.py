@@ -74,6 +74,20 @@ def of_cells(verdicts: Mapping[Cell, str], apis: Iterable[int]) -> Recorded:
     )
 
 
+def updated(before: Recorded, found: Recorded, keys: Iterable[str]) -> Recorded:
+    """What was recorded, with what a run has found in its place; rows in the order of the keys."""
+    signs = {**before.signs, **found.signs}
+    refusals = {**before.refusals, **found.refusals}
+    operations = {**before.operations, **found.operations}
+    order = list(dict.fromkeys(keys))
+    return Recorded(
+        found.apis,
+        {key: signs[key] for key in order if key in signs},
+        {key: refusals[key] for key in order if key in refusals},
+        operations,
+    )
+
+
 def write(table: Recorded) -> None:
     """Writes the file."""
     lines = [HEAD + f"apis = {list(table.apis)}", "", "[cells]"]

@@ -41,6 +41,7 @@ def settings(users: Mapping[str, str]) -> Settings:
             # Members that send nothing stay until the table is filled.
             "group.consumer.max.session.timeout.ms": SESSION_MS,
             "group.consumer.session.timeout.ms": SESSION_MS,
+            "delegation.token.secret.key": "the same of both",
             f"{prefix}sasl.enabled.mechanisms": "PLAIN",
             f"{prefix}plain.sasl.jaas.config": f"{LOGIN} {passwords};",
         },

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.protocol.versions import ApiKey
 from raftctl.metadata.acls import Operation, Permission, ResourceType
-from tests.peers.authorization.rows import Row
+from tests.peers.authorization.rows import Prepared, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ def rows() -> Iterator[Row]:
     yield from _rules()
     yield from _configs()
     yield from _quotas_and_users()
+    yield from _tokens()
     yield from _replicas()
     yield from _cluster()
 
@@ -86,6 +87,28 @@ def _quotas_and_users() -> Iterator[Row]:
     yield Row(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DESCRIBE, CLUSTER, body)
     body = {"deletions": [{"name": "nobody", "mechanism": 1}]}
     yield Row(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER, CLUSTER, body)
+
+
+def _tokens() -> Iterator[Row]:
+    create, user = ApiKey.CREATE_DELEGATION_TOKEN, ResourceType.USER
+    own = {"owner_principal_type": None, "owner_principal_name": None, "max_lifetime_ms": -1}
+    of = {**own, "owner_principal_type": "User", "owner_principal_name": "$r"}
+    yield Row(create, None, None, own)
+    yield Row(create, Operation.CREATE_TOKENS, user, of)
+    yield Row(ApiKey.RENEW_DELEGATION_TOKEN, None, None, {"hmac": b"of none"})
+    yield Row(ApiKey.EXPIRE_DELEGATION_TOKEN, None, None, {"hmac": b"of none"})
+    # What the user may see is told by the tokens in the answer.
+    made = Prepared(create, 3, of, {"$token": ["token_id"]})
+    every: Body = {"owners": None}
+    seen = ("tokens.token_id", "$token")
+    described = ApiKey.DESCRIBE_DELEGATION_TOKEN
+    yield Row(described, Operation.DESCRIBE_TOKENS, user, every, prepared=[made], among=seen)
+    token = ResourceType.DELEGATION_TOKEN
+    yield Row(described, DESCRIBE, token, every, prepared=[made], among=seen, name="$token")
+    named: Body = {"owners": [{"principal_type": "User", "principal_name": "$r"}]}
+    yield Row(
+        described, DESCRIBE, token, named, "named", prepared=[made], among=seen, name="$token"
+    )
 
 
 def _replicas() -> Iterator[Row]:

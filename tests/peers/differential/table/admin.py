@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
-from tests.peers.differential.language import Ask, Body, Script, Step, prepare, topic
+from tests.peers.differential.language import Ask, Body, Script, Step, prepare, since, topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,7 @@ def scripts() -> Iterator[Script]:
     yield from _acls()
     yield from _quotas()
     yield from _scram()
+    yield from _tokens()
     yield from _features()
     yield from _log_dirs()
     yield from _cluster()
@@ -367,6 +368,28 @@ def _scram() -> Iterator[Script]:
             Ask("delete empty name", alter, {"deletions": [down(name="")]}),
             Ask("told after", describe, users("$u")),
             Ask("nothing", alter),
+        ],
+    )
+
+
+def _tokens() -> Iterator[Script]:
+    """Nobody has authenticated, so there are none; the listener decides that, not the request."""
+    renewers = [{"principal_type": "User", "principal_name": "$u"}]
+    owner = {"owner_principal_type": "User", "owner_principal_name": "$u"}
+    owners = [{"principal_type": "User", "principal_name": "$u"}]
+    of_groups = [{"principal_type": "Group", "principal_name": "$u"}]
+    create, describe = ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN
+    yield Script(
+        "tokens",
+        [
+            Ask("create", create, {"renewers": renewers, "max_lifetime_ms": -1}),
+            Ask("create for another", create, {**owner, "renewers": []}, since(create, 3)),
+            Ask("renewer of another type", create, {"renewers": of_groups}),
+            Ask("renew", ApiKey.RENEW_DELEGATION_TOKEN, {"hmac": b"x", "renew_period_ms": 1}),
+            Ask("expire", ApiKey.EXPIRE_DELEGATION_TOKEN, {"hmac": b"x"}),
+            Ask("describe", describe, {"owners": None}),
+            Ask("describe some", describe, {"owners": owners}),
+            Ask("describe none", describe, {"owners": []}),
         ],
     )
 

@@ -36,9 +36,10 @@ async def ask(
     version: int,
     message: dict[str, Any],
     principal: Principal = ANONYMOUS,
+    **connection: Any,
 ) -> Any:
     """The answer as a client decodes it; None if there is none."""
-    return await asked(broker, key, version, message, principal)
+    return await asked(broker, key, version, message, principal, **connection)
 
 
 def asked(
@@ -47,10 +48,12 @@ def asked(
     version: int,
     message: dict[str, Any],
     principal: Principal = ANONYMOUS,
+    **connection: Any,
 ) -> Coroutine[Any, Any, Any]:
-    """The same, when the request has been taken up already."""
+    """The same, when the request has been taken up already; on a connection of these fields."""
     frame = codec.encode_request(key, version, 77, "test", message)
-    request_context = RequestContext(ClientConnection(host="10.0.0.7", principal=principal))
+    client = ClientConnection(host="10.0.0.7", principal=principal, **connection)
+    request_context = RequestContext(client)
     return _answer(dispatch(broker.context, frame[4:], request_context), key, version)
 
 

@@ -62,6 +62,7 @@ from raftctl.metadata.requests.cluster import (
     TopicResult,
 )
 from raftctl.runtime.real import RealRuntime, make_sender
+from raftctl.security.delegation_tokens import TokenSecret
 from raftctl.security.tls import NodeTls
 from tests.unit.broker.server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 
@@ -390,6 +391,7 @@ class FakeBroker:
             aside=lambda call: asyncio.ensure_future(asyncio.to_thread(call)),
             has_session=lambda: self.has_session,
             quotas=self.quotas,
+            token_secret=TokenSecret.of(self.config),
         )
         self.metadata.limits = self.limits = ConnectionLimits(self.config, self.failures.append)
         self.runtimes: list[RealRuntime] = []

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 import raftctl
 from raftctl.config import KEYS, SECTIONS, NodeConfig, key_of, load_config, make_config
-from raftctl.config._supported import NOT_IN_FORCE
 from raftctl.config._unused import unused_keys, why_unused
 from raftctl.config.addresses import Listener, Voter, parse_listeners, parse_voters
 from raftctl.errors import ConfigError, KafkaError
@@ -189,7 +188,6 @@ def test_a_node_does_not_start_as_if_it_were_safe() -> None:
         ("super.users", "User:admin"),
         ("allow.everyone.if.no.acl.found", "false"),
         ("principal.builder.class", "org.example.Builder"),
-        ("delegation.token.secret.key", "s3cret"),
         ("sasl.jaas.config", "org.example.Module required;"),
         ("sasl.enabled.mechanisms", "PLAIN"),
         ("sasl.kerberos.service.name", "kafka"),
@@ -312,7 +310,7 @@ def test_what_is_taken_has_an_effect() -> None:
         key_of(name)
         for section in SECTIONS
         for name in section.model_fields
-        if name not in read and key_of(name) not in {*defaults, *NOT_IN_FORCE}
+        if name not in read and key_of(name) not in defaults
     ]
     assert unread == []
     where = {key: read.get(key.replace(".", "_"), set()) for key in TOPIC_KEYS}

@@ -45,7 +45,6 @@ def _everything_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_supported, name, PROTOCOLS)
     for name in ("MECHANISMS", "LOGIN_MECHANISMS"):
         monkeypatch.setattr(_supported, name, MECHANISMS)
-    monkeypatch.setattr(_supported, "NOT_IN_FORCE", {})
 
 
 def node(changes: Mapping[str, str] | None = None, *, without: str = "") -> NodeConfig:
