@@ -130,14 +130,22 @@ class Outbox:
             self._transport.writelines(cast("deque[Buffer]", pieces))
 
     def _write_some(self) -> None:
-        piece = self._pieces[0]
-        if isinstance(piece, _BUFFERS):
-            data = memoryview(piece)[self._start :]
-        else:
-            data = memoryview(piece.read(self._start, CHUNK_BYTES))
+        """Hand the transport the next bytes at once: for TLS each call is a send of its own."""
+        chunk: list[Buffer] = []
+        room, start = CHUNK_BYTES, self._start
+        for piece in self._pieces:
+            if isinstance(piece, _BUFFERS):
+                data = memoryview(piece)[start:]
+            else:
+                data = memoryview(piece.read(start, room))
+            chunk.append(data)
+            room -= len(data)
+            if room <= 0 or start + len(data) < len(piece):
+                break
+            start = 0
         # First, since the transport may say at once that it is full.
-        self._advance(len(data))
-        self._transport.write(data)
+        self._advance(sum(map(len, chunk)))
+        self._transport.writelines(chunk)
 
     def _advance(self, count: int) -> None:
         self.size -= count

@@ -26,6 +26,9 @@ RECEIVE_BYTES = 256 * 1024
 _ENCRYPT_BYTES = 8 * 16 * 1024
 """Records of 16 KiB that are made before the socket is offered them."""
 _READ_BYTES = 64 * 1024
+_CERTIFICATE_BYTES = 400
+"""A server's messages with a certificate have more, one that asks for another key share has less.
+"""
 _REASONS = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
     "HTTP_REQUEST": "it speaks HTTP without TLS",
@@ -84,6 +87,10 @@ class TlsConnection(asyncio.BufferedProtocol):
         self.inner = inner
         self._shaking = True
         self._stepping = False
+        self._held = b""
+        """What came while a step was made, which has the buffers of OpenSSL for itself."""
+        self._is_answered = False
+        """Whether a server has shown its certificate; what is left to do takes little."""
         self._read_paused = self._write_paused = False
         self._ended = False
         """Whether the peer will send nothing more."""
@@ -124,6 +131,11 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Go on with what came."""
+        if self._stepping:
+            # A peer that goes by the protocol waits for what the step brings.
+            self._held = bytes(self._scratch[:nbytes])
+            self._pause()
+            return
         self._incoming.write(self._scratch[:nbytes])
         if self._shaking:
             self._step()
@@ -164,35 +176,56 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._fail(reason)
 
     def _step(self) -> None:
-        # Until the step is done nothing may come into its buffers.
         if self.raw is None or self._closing:
             return
         if self._handshakes.is_closed:
             self._fail("the node stops")
-            return
-        self.raw.pause_reading()
-        self._stepping = True
-        step = self._handshakes.step(self, self._tls.do_handshake)
-        step.add_done_callback(self._stepped)
+        elif self._is_answered and self._context.verify_mode == ssl.CERT_NONE:
+            # No certificate comes that would have to be verified: a thread would cost more.
+            self._stepped(self._try_handshake())
+        else:
+            self._stepping = True
+            step = self._handshakes.step(self, self._try_handshake)
+            step.add_done_callback(self._stepped_aside)
 
-    def _stepped(self, step: asyncio.Future[None]) -> None:
+    def _try_handshake(self) -> OSError | None:
+        """Go as far as the bytes suffice; return why not to the end. May run on a worker."""
+        try:
+            self._tls.do_handshake()
+        except OSError as error:
+            return error
+        return None
+
+    def _stepped_aside(self, step: asyncio.Future[OSError | None]) -> None:
         self._stepping = False
         if self.raw is None or self._closing:
-            if not step.cancelled():
-                step.exception()
             self._handshakes.forget(self)
             return
-        error = step.exception()
-        self._flush()
+        self._stepped(step.result())
+
+    def _stepped(self, error: OSError | None) -> None:
+        self._is_answered |= self._flush() >= _CERTIFICATE_BYTES
+        held, self._held = self._held, b""
+        self._incoming.write(held)
         if isinstance(error, ssl.SSLWantReadError):
             self._handshakes.wait(self)
-            self.raw.resume_reading()
+            if held:
+                self._step()
+            self._resume()
         elif error is not None:
             self._fail(f"TLS handshake: {describe(error)}")
         elif (refusal := self._on_shaken(self)) is not None:
             self._fail(refusal)
         else:
             self._connect_inner()
+
+    def _pause(self) -> None:
+        if self.raw is not None:
+            self.raw.pause_reading()
+
+    def _resume(self) -> None:
+        if self.raw is not None and not (self._closing or self._stepping):
+            self.raw.resume_reading()
 
     def _connect_inner(self) -> None:
         self._shaking = False
@@ -254,14 +287,18 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Fill the inner protocol's buffer once; return whether there may be more."""
         inner = cast("asyncio.BufferedProtocol", self.inner)
         buffer = memoryview(inner.get_buffer(-1))
+        read, incoming = self._tls.read, self._incoming
         taken, size, is_end = 0, len(buffer), False
         try:
             while taken < size:
-                count = self._tls.read(size - taken, cast("bytearray", buffer[taken:]))
+                count = cast("int", read(size - taken, cast("bytearray", buffer[taken:])))
+                taken += count
                 if not count:
                     is_end = True
                     break
-                taken += cast("int", count)
+                if not incoming.pending and not self._tls.pending():
+                    # Without a last attempt, whose exception costs more than a small record.
+                    size = 0
         except ssl.SSLWantReadError:
             size = 0
         if taken:
@@ -303,28 +340,28 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._flush()
         self.raw.abort()
 
-    def _flush(self) -> None:
+    def _flush(self) -> int:
+        """Send what OpenSSL has to say of itself; return how many bytes that is."""
         data = self._outgoing.read()
         if data and self.raw is not None:
             self.raw.write(data)
+        return len(data)
 
     # --- what the inner protocol's transport calls ----------------------------------------------
 
-    def send(self, pieces: Iterable[Buffer]) -> None:
-        """Encrypt the pieces and write them to the socket."""
+    def send(self, data: Buffer) -> None:
+        """Encrypt the bytes and write them to the socket."""
         raw = self.raw
         if raw is None or self._closing:
             return
         write, outgoing = self._tls.write, self._outgoing
+        view, start = memoryview(data).cast("B"), 0
+        size = len(view)
         try:
-            for piece in pieces:
-                view, start = memoryview(piece).cast("B"), 0
-                while start < len(view):
-                    start += write(view[start:])
-                    if outgoing.pending >= _ENCRYPT_BYTES:
-                        raw.write(outgoing.read())
-            if outgoing.pending:
-                raw.write(outgoing.read())
+            while start < size:
+                start += write(view[start:] if start else view)
+                if start >= size or outgoing.pending >= _ENCRYPT_BYTES:
+                    raw.write(outgoing.read())
         except ssl.SSLError as error:
             self._break(error)
 
@@ -381,11 +418,11 @@ class _InnerTransport(asyncio.Transport):
 
     def write(self, data: Buffer) -> None:
         """See `asyncio.WriteTransport`."""
-        self._connection.send((data,))
+        self._connection.send(data)
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """See `asyncio.WriteTransport`."""
-        self._connection.send(list_of_data)
+        """See `asyncio.WriteTransport`. A copy costs less than a record for each of the pieces."""
+        self._connection.send(b"".join(list_of_data))
 
     def close(self) -> None:
         """See `asyncio.BaseTransport`."""

@@ -30,6 +30,8 @@ _CLIENT_AUTH = {
 def server_context(settings: TlsSettings, files: FileSystem, listener: str) -> ssl.SSLContext:
     """Return the context for those who connect; ConfigError if the settings cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Of two, which OpenSSL makes, a client that resumes its session uses one.
+    context.num_tickets = 1
     _restrict(context, settings, listener)
     _identify(context, load_identity(settings, files, listener), listener)
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]

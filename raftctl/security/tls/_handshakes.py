@@ -17,7 +17,7 @@ HANDSHAKES_MAX = 1_000
 """Connections that may be in their handshake at once."""
 HANDSHAKE_S = 10.0
 """How long a handshake may take, from the connection on."""
-_WORKERS = 2
+WORKERS = 2
 
 
 class Shaking(Protocol):
@@ -59,7 +59,7 @@ class Handshakes:
             slowest.end("it was slow in its TLS handshake, and many others wait")
         self._waiting[shaking] = None
 
-    def step(self, shaking: Shaking, call: Callable[[], None]) -> asyncio.Future[None]:
+    def step(self, shaking: Shaking, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a step of a handshake on a worker."""
         invariant(shaking not in self._stepping, "a handshake makes one step at a time")
         self._waiting.pop(shaking, None)
@@ -69,8 +69,8 @@ class Handshakes:
     def run(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run what may take long on a worker."""
         if not self._workers:
-            self._workers = [self._runtime.worker(f"tls-{n}") for n in range(_WORKERS)]
-        self._next = (self._next + 1) % _WORKERS
+            self._workers = [self._runtime.worker(f"tls-{n}") for n in range(WORKERS)]
+        self._next = (self._next + 1) % WORKERS
         return self._workers[self._next].submit(call)
 
     def forget(self, shaking: Shaking) -> None:

@@ -44,6 +44,7 @@ class Pipe(asyncio.Transport):
         self.kept = bytearray()
         self.outbox: Outbox | None = None
         self.low: int | None = None
+        self.calls = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         assert high is not None
@@ -52,6 +53,7 @@ class Pipe(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         self.kept += data
+        self.calls += 1
         if self.outbox is not None:
             self.outbox.is_writable = len(self.kept) <= 64 * 1024
 
@@ -127,13 +129,23 @@ def test_a_part_of_a_file_is_read_only_as_far_as_the_connection_takes_it() -> No
     outbox = new_outbox(pipe)
     outbox.put([b"head", part, b"tail"])
     outbox.send()
-    assert part.read_bytes <= 2 * CHUNK_BYTES
+    assert part.read_bytes <= CHUNK_BYTES
     assert outbox.size == 1_000_008 - 4 - part.read_bytes
     got = bytearray()
     while outbox.size:
         got += pipe.drain()
         outbox.send()
     assert got + pipe.drain() == b"head" + CONTENT[:1_000_000] + b"tail"
+
+
+def test_what_surrounds_a_part_of_a_file_leaves_with_it() -> None:
+    """Each call of a transport of TLS is a record and a send."""
+    pipe = Pipe()
+    outbox = new_outbox(pipe)
+    outbox.put([b"head", Part(CONTENT[:1000]), b"between", Part(CONTENT[:2000]), b"tail"])
+    outbox.send()
+    assert pipe.calls == 1
+    assert pipe.drain() == b"head" + CONTENT[:1000] + b"between" + CONTENT[:2000] + b"tail"
 
 
 def test_a_sender_and_the_transport_take_turns_without_losing_the_order() -> None:

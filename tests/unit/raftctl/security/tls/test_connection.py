@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import ssl
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,7 @@ class Server:
         self.tls = self.node.listener(settings, "OUTSIDE")
         self.principals: list[str | None] = []
         self.echoes: list[Echo] = []
+        self.connections: list[_connection.TlsConnection] = []
         self.port = 0
         self.make: Callable[[], Echo] = Echo
         self._server: asyncio.Server | None = None
@@ -101,7 +103,8 @@ class Server:
 
     def _accept(self) -> asyncio.BaseProtocol:
         self.echoes.append(self.make())
-        return self.tls.wrap(self.echoes[-1], self.principals.append)
+        self.connections.append(self.tls.wrap(self.echoes[-1], self.principals.append))
+        return self.connections[-1]
 
     def reasons(self) -> list[str]:
         return [one["reason"] for one in self.logged.entries if one["event"] == "connection_closed"]
@@ -247,6 +250,31 @@ async def test_pieces_arrive_in_order(settings: TlsSettings, authority: Authorit
         assert await reader.read(-1) == b"".join(pieces)
 
 
+async def test_small_pieces_are_one_record(
+    settings: TlsSettings, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(settings) as server:
+        reader, writer = await dial(server.port, plain_client(authority))
+        writer.write(b"?")
+        await reader.readexactly(1)
+        transport = server.echoes[0].transport
+        assert transport is not None
+        raw = server.connections[0].raw
+        assert raw is not None
+        written: list[int] = []
+        write = raw.write
+
+        def note(data: Buffer) -> None:
+            written.append(len(data))
+            write(data)
+
+        monkeypatch.setattr(raw, "write", note)
+        transport.writelines([b"a" * 10, bytearray(b"b" * 20), memoryview(b"c" * 30)])
+        assert await reader.readexactly(60) == b"a" * 10 + b"b" * 20 + b"c" * 30
+        # The header, the type that TLS 1.3 hides, and the tag.
+        assert written == [60 + 5 + 1 + 16]
+
+
 async def test_a_protocol_without_buffers_is_served_too(
     settings: TlsSettings, authority: Authority
 ) -> None:
@@ -276,6 +304,63 @@ async def test_what_was_sent_at_once_after_the_handshake_is_read(
             writer.write(b"x" * 100)
             assert await reader.readexactly(100) == b"x" * 100
             writer.close()
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+async def test_what_comes_during_a_step_waits_for_its_end(
+    settings: TlsSettings, authority: Authority, issued: Issued, client_auth: ClientAuth
+) -> None:
+    """Workers that are busy leave a hello that came in two parts in between."""
+    async with serving(replace(settings, client_auth=client_auth)) as server:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = plain_client(authority, issued)
+        tls = context.wrap_bio(incoming, outgoing, server_hostname=HOST)
+        reader, writer = await dial(server.port, None)
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.do_handshake()
+        hello = outgoing.read()
+        for _ in range(_handshakes.WORKERS):
+            server.handshakes.run(lambda: time.sleep(0.2))
+        for part in (hello[:100], hello[100:200], hello[200:]):
+            writer.write(part)
+            await asyncio.sleep(0.02)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                incoming.write(await reader.read(65_536))
+        tls.write(b"data")
+        writer.write(outgoing.read())
+        await until(lambda: bool(server.echoes[0].received))
+        assert server.echoes[0].received == b"data"
+        assert server.reasons() == []
+
+
+@pytest.mark.parametrize(("client_auth", "steps"), [("none", 1), ("required", 2)])
+async def test_what_takes_long_is_done_on_a_worker(
+    settings: TlsSettings,
+    authority: Authority,
+    issued: Issued,
+    monkeypatch: pytest.MonkeyPatch,
+    client_auth: ClientAuth,
+    steps: int,
+) -> None:
+    """To prove one's own certificate, and to verify the client's."""
+    async with serving(replace(settings, client_auth=client_auth)) as server:
+        taken: list[object] = []
+        step = server.handshakes.step
+
+        def note(shaking: _connection.TlsConnection, call: Callable[[], None]) -> object:
+            taken.append(shaking)
+            return step(shaking, call)
+
+        monkeypatch.setattr(server.handshakes, "step", note)
+        reader, writer = await dial(server.port, plain_client(authority, issued))
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+        assert taken == server.connections * steps
+        assert len(server.handshakes) == 0
 
 
 async def test_bytes_that_are_not_of_tls_end_a_connection(

@@ -95,6 +95,10 @@ def test_a_client_trusts_the_systems_authorities_if_none_are_named(settings: Tls
     assert context.check_hostname
 
 
+def test_a_client_is_given_one_ticket(settings: TlsSettings) -> None:
+    assert server(settings).num_tickets == 1
+
+
 def test_a_client_without_identification_still_verifies(settings: TlsSettings) -> None:
     context = client_context(replace(settings, endpoint_identification_algorithm=""), FILES)
     assert context.verify_mode == ssl.CERT_REQUIRED
