@@ -11,7 +11,7 @@ from jepsen.checkers.replication.trace import LEADER, METADATA_LOG, REPLICA
 from jepsen.core._interpreter import Interpreter
 from jepsen.core.spec import LOG_WORKLOADS, workload_of
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
-from jepsen.nemesis import Nemesis
+from jepsen.nemesis import Nemesis, SecurityFaults
 from jepsen.nemesis.faults import healing, package
 from jepsen.nemesis.plan import FEATURES, planned
 
@@ -48,6 +48,7 @@ class Run:
                 self._roles(),
                 self._membership(),
                 self._features(),
+                self._security(),
             ),
             note,
             random.Random(f"{spec.seed}/generator"),
@@ -80,6 +81,13 @@ class Run:
         from jepsen.environments.admin import FeatureLevels
 
         return FeatureLevels(self._environment, random.Random(f"{self._spec.seed}/features"))
+
+    def _security(self) -> SecurityFaults | None:
+        """Return the faults of a secured cluster."""
+        if self._environment.access is None:
+            return None
+        rng = random.Random(f"{self._spec.seed}/security")
+        return SecurityFaults(self._environment, self._workload.rules, rng)
 
     def stop(self) -> None:
         """End the test early: begin no more operations, then heal and read as at any end."""

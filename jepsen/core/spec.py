@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from jepsen.environments import PLAINTEXT, SASL_PLAINTEXT, SECURITY, ClusterSpec
+from jepsen.environments import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SECURITY, ClusterSpec
 from jepsen.environments.local import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.nemesis.plan import PACKAGES, Plan, packages_of, plan_from_json
@@ -36,6 +36,8 @@ SECURED_WORKLOADS = ("acl",)
 """Those whose clients must log in to a cluster that is made for the test."""
 LOG_FAULTS = ("reassign",)
 """Those that only such a topic can suffer."""
+SECURITY_FAULTS = ("certificates", "passwords", "rules")
+"""Those of secured clusters."""
 JAVA_WORKLOADS = ("verifiable",)
 """Those that need tools of Apache Kafka beside the cluster, so no part of a matrix."""
 _NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
@@ -149,13 +151,13 @@ class RunSpec:
 
 FAULTS = {
     "local": tuple(PACKAGES),
-    "sim": tuple(PACKAGES),
+    "sim": tuple(name for name in PACKAGES if name != "certificates"),
     "external": ("kill", "pause", "restart", "rolling", "reassign"),
 }
 """What can be done to the clusters of each environment; to external ones by --control alone."""
 
 
-SECURED: Mapping[str, str] = {"sim": SASL_PLAINTEXT}
+SECURED = {"local": SASL_SSL, "sim": SASL_PLAINTEXT}
 """What clients speak on secured clusters of each environment."""
 
 
@@ -169,18 +171,20 @@ def workloads_in(env: str, security: str = PLAINTEXT) -> tuple[str, ...]:
     return tuple(name for name in names if name not in JAVA_WORKLOADS)
 
 
-def faults_in(env: str, control: str = "") -> tuple[str, ...]:
+def faults_in(env: str, control: str = "", security: str = PLAINTEXT) -> tuple[str, ...]:
     """Return the faults that the environment's clusters can be given."""
-    return () if env == "external" and not control else FAULTS[env]
+    known = () if env == "external" and not control else FAULTS[env]
+    return tuple(one for one in known if one not in SECURITY_FAULTS or security != PLAINTEXT)
 
 
-def faults_ready(env: str, control: str = "") -> tuple[str, ...]:
+def faults_ready(env: str, control: str = "", security: str = PLAINTEXT) -> tuple[str, ...]:
     """`faults_in`, without what this machine lacks the means for."""
     if env != "local":
-        return faults_in(env, control)
+        return faults_in(env, control, security)
     from jepsen.environments.local.clocks import find_library
 
-    return tuple(one for one in faults_in(env) if one != "clock" or find_library())
+    known = faults_in(env, security=security)
+    return tuple(one for one in known if one != "clock" or find_library())
 
 
 def check_spec(spec: RunSpec) -> None:
@@ -283,8 +287,10 @@ def _check_fault(spec: RunSpec, name: str) -> None:
         raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
     if name in LOG_FAULTS and spec.workload not in LOG_WORKLOADS:
         raise InputError(f"--nemesis {name}: only for {', '.join(LOG_WORKLOADS)}")
-    possible = faults_in(spec.env, spec.control)
+    possible = faults_in(spec.env, spec.control, spec.security)
     if name not in possible:
+        if name in FAULTS[spec.env] and name in SECURITY_FAULTS:
+            raise InputError(f"--nemesis {name}: only with --security {SECURED[spec.env]}")
         if not possible:
             raise InputError(f"--nemesis {name}: --env {spec.env} needs --control COMMAND for it")
         known = ", ".join(possible)

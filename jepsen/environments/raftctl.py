@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import TopicImage
     from raftctl.raft.messages import ChangeVotersRequest
     from raftctl.runtime.api import Runtime
+    from raftctl.security.tls import TlsClient
 
 
 class FileLogin(Login):
@@ -187,13 +188,14 @@ async def change_voters(
     controllers: Sequence[tuple[str, int]],
     cluster_id: str,
     request: ChangeVotersRequest,
+    tls: TlsClient | None = None,
 ) -> bool:
     """Ask one controller after the other, by host and port, until it is done.
 
-    False if it was not in PATIENCE_S; then it may come about yet.
+    False if it was not in PATIENCE_S; then it may come about yet. `tls`: where they speak it.
     """
     clients = [
-        RpcClient(runtime, host, port, cluster_id=cluster_id, node_id=CLIENT_ID)
+        RpcClient(runtime, host, port, cluster_id=cluster_id, node_id=CLIENT_ID, tls=tls)
         for host, port in controllers
     ]
     try:

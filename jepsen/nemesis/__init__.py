@@ -5,7 +5,7 @@ the operations that heal the cluster. An operation names a target by its role (o
 the leader, all). `Nemesis` resolves the target when the operation is performed, calls the
 primitive of the environment, and records which nodes or links were meant. `Injector` is its part
 that performs operations with named targets, as those of a plan (`plan`) have; the simulator's
-scenarios perform their plans by it.
+scenarios perform their plans by it. `SecurityFaults` has the faults of secured clusters.
 
 The package decides what fails and when. It must not know how an environment performs a fault,
 and imports none but the interface.
@@ -18,8 +18,10 @@ Source: Jepsen's `jepsen.nemesis` and `jepsen.nemesis.combined`.
 """
 
 from jepsen.nemesis._nemesis import Injector, Nemesis
+from jepsen.nemesis._security import SecurityFaults
 
 __all__ = [
     "Injector",
     "Nemesis",
+    "SecurityFaults",
 ]

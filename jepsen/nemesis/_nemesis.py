@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jepsen.client import Completion
 from jepsen.environments import Quality
+from jepsen.errors import ClusterError
 from jepsen.history import OpType
 from jepsen.nemesis.plan import HEAL, ROLES, both_ways, cut_links
 
@@ -69,6 +70,25 @@ class FeatureChanges(Protocol):
 
     async def raise_all(self) -> dict[str, int]:
         """Raise every feature to its highest level."""
+
+
+class SecurityChanges(Protocol):
+    """Certificates, passwords and rules; see `jepsen.nemesis._security`."""
+
+    async def renew(self, nodes: Sequence[str], authority: int | None = None) -> list[Any]:
+        """Give nodes new certificates: [authority, nodes]; [] without an effect."""
+
+    async def change_password(self) -> list[str]:
+        """Change the password of the clients' user: [user]; [] without an effect."""
+
+    async def revoke(self, operations: Sequence[str]) -> list[str]:
+        """Take rights from that user: the operations; [] without an effect."""
+
+    async def allow(self) -> None:
+        """Give all rights back."""
+
+    async def heal(self) -> None:
+        """Let clients log in and do what they need."""
 
 
 class Injector:
@@ -205,10 +225,12 @@ class Nemesis(Injector):
         roles: RoleTargets | None = None,
         membership: MembershipChanges | None = None,
         features: FeatureChanges | None = None,
+        security: SecurityChanges | None = None,
     ) -> None:
         """`roles`: of clusters that serve Kafka's clients in this test.
 
-        `membership`, `features`: where brokers are to come and go, and levels to change.
+        `membership`, `features`, `security`: where brokers are to come and go, levels to change,
+        and certificates, passwords and rules.
         """
         super().__init__(environment)
         self._environment = environment
@@ -216,6 +238,7 @@ class Nemesis(Injector):
         self._roles = roles
         self._membership = membership
         self._features = features
+        self._security = security
         self._voteless: list[str] = []
 
     async def open(self) -> None:
@@ -237,6 +260,10 @@ class Nemesis(Injector):
             "lower-feature": partial(self._lower_feature, op.value),
             "raise-features": self._raise_features,
             "break-disk": partial(self._break_disk, op.value),
+            "renew-certificates": partial(self._renew_certificates, op.value),
+            "change-password": self._change_password,
+            "revoke": partial(self._revoke, op.value),
+            "allow": self._allow,
             HEAL: self._heal,
         }
         self.failures.clear()
@@ -383,6 +410,38 @@ class Nemesis(Injector):
         found: list[Any] = await self.perform("break-disk", kind)
         return found
 
+    async def _renew_certificates(self, wanted: str | list[Any]) -> list[Any]:
+        if self._security is None:
+            return []
+        authority, nodes = (None, self._all()) if isinstance(wanted, str) else wanted
+        nodes = [node for node in nodes if self._is_up(node) and node not in self._paused]
+        if wanted == "one":
+            nodes = nodes and [self._random.choice(nodes)]
+        return await self._took_effect(partial(self._security.renew, nodes, authority))
+
+    async def _change_password(self) -> list[str]:
+        if self._security is None:
+            return []
+        return await self._took_effect(self._security.change_password)
+
+    async def _revoke(self, wanted: str | list[str]) -> list[str]:
+        if self._security is None:
+            return []
+        operations = [wanted] if isinstance(wanted, str) else wanted
+        return await self._took_effect(partial(self._security.revoke, operations))
+
+    async def _took_effect(self, does: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
+        """What it hit; [] if it failed, since the names of a plan would count as hit."""
+        try:
+            return await does()
+        except ClusterError as error:
+            self.failures.append(str(error))
+            return []
+
+    async def _allow(self) -> None:
+        if self._security is not None:
+            await self._security.allow()
+
     def _is_calm(self) -> bool:
         """Whether no fault is active that `is_in_sync` may not reflect yet."""
         return not (self._killed or self._paused or self._cuts)
@@ -395,6 +454,8 @@ class Nemesis(Injector):
         await self._tried(self._add_voters)
         await self._tried(self._add_broker)
         await self._tried(self._raise_features)
+        if self._security is not None:
+            await self._tried(self._security.heal)
 
     async def _in_role(self, role: str) -> str | None:
         """Return the node in a role now; None if unknown."""

@@ -28,7 +28,8 @@ PATIENCE_INTERVALS = 4
 
 _KINDS = {one.begin: name for name, one in PACKAGES.items()} | {"stop": "restart"}
 """By operation. `stop` is the first half of a restart, in a plan."""
-_OF_LINKS = ("partition", "slow")
+_HIT_LAST = ("partition", "slow", "renew-certificates")
+"""Operations whose values have what was hit at their end."""
 
 
 def kind_struck(op: Op) -> str:
@@ -39,7 +40,7 @@ def kind_struck(op: Op) -> str:
     """
     kind = kind_tried(op)
     hit = op.value if isinstance(op.value, list | tuple) else ()
-    if op.f in _OF_LINKS and hit:
+    if op.f in _HIT_LAST and hit:
         hit = hit[-1]
     return kind if hit else ""
 
@@ -73,6 +74,8 @@ def in_words(op: Op) -> str:
             return "skew: " + ", ".join(f"{node} {by_ms / 1000:+.0f} s" for node, by_ms in skewed)
         case "reassign", [number, replicas]:
             return f"reassign: partition {number} to {', '.join(map(str, replicas))}"
+        case "renew-certificates", [authority, nodes]:
+            return f"renew-certificates: {', '.join(nodes)} by authority {authority}"
         case "lower-feature", [feature, level]:
             return f"lower-feature: {feature} to {level}"
     return f"{op.f}: {', '.join(map(str, op.value))}"

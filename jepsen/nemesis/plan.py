@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 HEAL = "heal-all"
 """The operation that ends every fault."""
 MS_NS = 1_000_000
+CERTIFICATE = "certificate"
+EVERY_OPERATION = "all"
 RUNS_MAX = 24
 """How often `smallest` repeats a run, since each may cost a minute."""
 
@@ -93,6 +95,10 @@ FAULTS: Mapping[str, Kind] = {
     "broker": Kind("brokers", "", "a broker leaves, and returns with an empty disk"),
     "reassign": Kind("reassign", "partition", "a partition gets these replicas"),
     "feature": Kind("features", "level", "a feature is finalized at a lower level"),
+    # Its security.
+    CERTIFICATE: Kind("certificates", "authority", "nodes get new certificates by an authority"),
+    "password": Kind("passwords", "", "the clients' user gets another password"),
+    "revoke": Kind("rules", "", "the clients' user loses the right to these operations"),
 }
 """The vocabulary: each kind of fault with its package, its unit and its meaning."""
 TARGET_ROLES = ("one", "minority", "all", "leader", "partition-leader", "coordinator")
@@ -134,6 +140,9 @@ PACKAGES = {
     "reassign": Package("reassign", "", "#a1887f", ("one",)),
     FEATURES: Package("lower-feature", "raise-features", "#fff176", ()),
     "clock": Package("skew", "unskew", "#f06292", ("one", "minority", "all")),
+    "certificates": Package("renew-certificates", "", "#7986cb", ("one", "all")),
+    "passwords": Package("change-password", "", "#ba68c8", ("clients",)),
+    "rules": Package("revoke", "allow", "#a5d6a7", ("read", "write", EVERY_OPERATION)),
     DISK: Package("break-disk", "mend-disk", "#90a4ae", ()),
 }
 """What the nemesis can do:
@@ -150,10 +159,14 @@ brokers     a broker is drained, stopped and unregistered, and joins again with 
 reassign    a partition gets other replicas, or prefers another leader
 features    a feature of the cluster is finalized at a lower level, and all at their highest later
 clock       the wall clocks of some nodes are off for a while
+certificates  nodes get new certificates, by either of two authorities, and serve them without a
+            restart
+passwords   the clients' user gets another password; connections that are open stay
+rules       the clients' user loses rights, and gets them back after a while
 disk        a node's disk fails, or has lost or damaged what was written last, as each environment
             can bring it about
 """
-_ANOTHER_FORM = ("partition", "slow", "clock", DISK, "reassign", FEATURES)
+_ANOTHER_FORM = ("partition", "slow", "clock", DISK, "reassign", FEATURES, "certificates")
 """Packages whose operations have values other than a list of nodes."""
 
 Link = tuple[str, str]
@@ -171,7 +184,10 @@ class Fault:
     for_ms: int
     """How long it lasts; 0 if it ends by itself."""
     nodes: tuple[str, ...]
-    """Names of nodes, or one of `TARGET_ROLES`; ids of brokers for `reassign`."""
+    """Names of nodes, or one of `TARGET_ROLES`.
+
+    Ids of brokers for `reassign`, users for `password`, operations for `revoke`.
+    """
     amount: float = 0.0
     """In the kind's unit."""
     links: tuple[Link, ...] = ()
@@ -345,6 +361,8 @@ def _begin_of(fault: Fault, members: Sequence[str]) -> Todo:
             return Todo("reassign", [round(fault.amount), [int(node) for node in nodes]])
         case "features":
             return Todo("lower-feature", [nodes[0], round(fault.amount)])
+        case "certificates":
+            return Todo("renew-certificates", role or [round(fault.amount) or 1, nodes])
         case "":
             return Todo("inject", [fault.kind, nodes, fault.amount])
     return Todo(PACKAGES[package].begin, role or nodes)
@@ -462,6 +480,8 @@ def _begun_by(op: Op, at_ms: int) -> Iterator[Fault]:
             yield Fault(kind, at_ms, 0, tuple(nodes), amount)
         case "reassign", [partition, replicas]:
             yield Fault("reassign", at_ms, 0, tuple(map(str, replicas)), partition)
+        case "renew-certificates", [authority, nodes]:
+            yield Fault(CERTIFICATE, at_ms, 0, tuple(nodes), authority)
         case "lower-feature", [feature, level]:
             yield Fault("feature", at_ms, 0, (feature,), level)
         case f, nodes if f in _OF_NODES:

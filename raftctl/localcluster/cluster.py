@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.localcluster.layout import (
@@ -44,6 +44,7 @@ from raftctl.localcluster.status import ClusterStatus, ask_controllers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from ssl import SSLContext
 
     from raftctl.config import NodeConfig
 
@@ -71,6 +72,17 @@ _SERVE_S = 1.0
 _PROGRESS_S = 1.0
 
 
+class NodeTlsKeys(Protocol):
+    """TLS of the nodes of a new cluster."""
+
+    @property
+    def context(self) -> SSLContext:
+        """Return the context with which controllers are asked."""
+
+    def keys(self, node: LocalNode, layout: ClusterLayout) -> Mapping[str, str]:
+        """Return the configuration of one node, besides that of all."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """Cluster that the user asks for; None: as it is, or the default for a new one."""
@@ -82,6 +94,8 @@ class ClusterSpec:
     overrides: Mapping[str, str] | None = None
     hosts: Sequence[str] = ()
     """Where the controllers, then the brokers listen; empty: all on loopback."""
+    tls: NodeTlsKeys | None = None
+    """None: connections between nodes are not encrypted."""
 
 
 class LocalCluster:
@@ -95,6 +109,7 @@ class LocalCluster:
         self.directory = directory
         self.layout = layout
         self._launch = launch
+        self._tls: NodeTlsKeys | None = None
 
     @classmethod
     def load(cls, directory: Path, launch: Launcher = start_node) -> LocalCluster:
@@ -129,6 +144,7 @@ class LocalCluster:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise ConfigError(f"--dir {directory}: neither empty nor a cluster's: choose another")
         cluster = cls(directory, _new_layout(spec, new_cluster_id()), launch)
+        cluster._tls = spec.tls
         cluster._create(format_storage, new_cluster_id)
         return cluster
 
@@ -229,7 +245,9 @@ class LocalCluster:
 
     def status(self, timeout_s: float = 1.0) -> ClusterStatus:
         """Return what the controllers report now."""
-        return ask_controllers([node.address for node in self.layout.controllers], timeout_s)
+        context = None if self._tls is None else self._tls.context
+        addresses = [node.address for node in self.layout.controllers]
+        return ask_controllers(addresses, timeout_s, context)
 
     def is_healthy(self, timeout_s: float = 1.0) -> bool:
         """Return whether every broker serves and is active, and every replica is in sync.
@@ -237,7 +255,7 @@ class LocalCluster:
         Brokers are asked first: controllers take one that was killed for active until its session
         ends, or it has registered again, before which it answers nobody.
         """
-        if not all(self._serves(broker, timeout_s) for broker in self.layout.brokers):
+        if not all(self.serves(broker, timeout_s) for broker in self.layout.brokers):
             return False
         status = self.status(timeout_s)
         return (
@@ -259,7 +277,7 @@ class LocalCluster:
         silent = list(self.layout.brokers)
         while True:
             # Asked first: after a crash the controllers know brokers from before it as unfenced.
-            silent = [broker for broker in silent if not self._serves(broker, _PROBE_S)]
+            silent = [broker for broker in silent if not self.serves(broker, _PROBE_S)]
             status = self.status()
             active = [one for one in status.active_brokers if one in wanted]
             sentence = _progress_sentence(status, len(active), len(wanted))
@@ -289,8 +307,8 @@ class LocalCluster:
         for name, why in self.stopped().items():
             raise ConfigError(f"{name} does not run: {why}")
 
-    def _serves(self, broker: LocalNode, timeout_s: float) -> bool:
-        """Whether the broker answers Kafka's clients; one of another plug-in need not."""
+    def serves(self, broker: LocalNode, timeout_s: float) -> bool:
+        """Return whether the broker answers Kafka's clients; one of another plug-in need not."""
         # Here, since other commands pay for what this module imports.
         from raftctl.config.addresses import parse_protocols
 
@@ -325,7 +343,8 @@ class LocalCluster:
         return [node for node, process in processes.items() if process in late]
 
     def _values(self, node: LocalNode) -> dict[str, str]:
-        return node_values(self.layout, node, str(self._data_path(node).absolute()))
+        values = node_values(self.layout, node, str(self._data_path(node).absolute()))
+        return values if self._tls is None else {**values, **self._tls.keys(node, self.layout)}
 
     def _data_path(self, node: LocalNode) -> Path:
         return self._path(node) / "data"
@@ -537,7 +556,7 @@ class RollingRestart:
     def _silent_broker(self) -> str:
         """Controllers take a broker that was killed for active until its session ends."""
         for broker in self.cluster.layout.brokers:
-            if not serves(broker.host, broker.port, _SERVE_S):
+            if not self.cluster.serves(broker, _SERVE_S):
                 return f"{broker.name} does not serve"
         return ""
 

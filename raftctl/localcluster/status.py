@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from ssl import SSLContext
 
 _LIMIT_BYTES = 64 << 20
 STATUS_PATH = "/api/v1/status"
@@ -45,17 +46,26 @@ def _credibility(answer: dict[str, Any]) -> tuple[int, bool, int]:
     return answer["epoch"], answer["role"] == "leader", answer.get("metadata_offset") or -1
 
 
-def ask_controllers(addresses: Sequence[str], timeout_s: float = 1.0) -> ClusterStatus:
-    """Ask all controllers (`host:port`) at once."""
+def ask_controllers(
+    addresses: Sequence[str], timeout_s: float = 1.0, tls: SSLContext | None = None
+) -> ClusterStatus:
+    """Ask all controllers (`host:port`) at once. `tls`: where they speak it."""
     with ThreadPoolExecutor(max_workers=max(1, len(addresses))) as pool:
-        answers = pool.map(lambda address: ask_controller(address, timeout_s), addresses)
+        answers = pool.map(lambda address: ask_controller(address, timeout_s, tls), addresses)
         return ClusterStatus(dict(zip(addresses, answers, strict=True)))
 
 
-def ask_controller(address: str, timeout_s: float = 1.0) -> dict[str, Any] | None:
+def ask_controller(
+    address: str, timeout_s: float = 1.0, tls: SSLContext | None = None
+) -> dict[str, Any] | None:
     """Return one controller's status; None if it does not answer in time or not with a status."""
     host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+    name, number = host.strip("[]"), int(port)
+    connection = (
+        http.client.HTTPConnection(name, number, timeout=timeout_s)
+        if tls is None
+        else http.client.HTTPSConnection(name, number, timeout=timeout_s, context=tls)
+    )
     try:
         connection.request("GET", STATUS_PATH)
         response = connection.getresponse()

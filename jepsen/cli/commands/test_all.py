@@ -382,7 +382,7 @@ def _new(
     """
     template = templates[0]
     env = template.env
-    faults = columns or [(name,) for name in faults_ready(env, template.control)]
+    faults = columns or [(name,) for name in faults_ready(env, template.control, template.security)]
     found = [
         list(matrix(one, rows or workloads_in(env, template.security), faults)) for one in templates
     ]

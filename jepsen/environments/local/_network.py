@@ -60,6 +60,7 @@ class Network:
         """Take away what is left when all nodes have ended, however far the start came."""
 
 
+LISTENERS = "listeners="
 PIECE_BYTES = 64 * 1024
 OUTSIDE = ""
 """The name of all that are no nodes."""
@@ -85,19 +86,19 @@ class RelayNetwork(Network):
     """Each node listens on a hidden port; its relay listens on the known one."""
 
     def __init__(self) -> None:
-        self._nodes: list[tuple[LocalNode, int]] = []
-        """The nodes with the ports behind their relays."""
+        self._ways: list[tuple[str, int, int]] = []
+        """The name of a node, the port of a relay before it, and the port behind the relay."""
         self._relays: Relays | None = None
 
     def prepare(self, nodes: Sequence[LocalNode], directory: Path) -> None:
-        self._nodes = list(zip(nodes, free_ports(len(nodes)), strict=True))
-        for node, behind in self._nodes:
-            _hide(node, directory / node.name / "node.properties", behind)
+        for node in nodes:
+            ways = _hidden(directory / node.name / "node.properties")
+            self._ways += [(node.name, known, behind) for known, behind in ways]
 
     async def open(self, pids: Callable[[], Mapping[str, int]]) -> None:
         self._relays = Relays(pids)
-        for node, behind in self._nodes:
-            await self._relays.open(node.name, node.port, behind)
+        for node, known, behind in self._ways:
+            await self._relays.open(node, known, behind)
 
     async def set_blocked(self, links: Iterable[Link]) -> None:
         if self._relays is not None:
@@ -112,16 +113,24 @@ class RelayNetwork(Network):
             await self._relays.close()
 
 
-def _hide(node: LocalNode, properties: Path, behind: int) -> None:
-    """Have the node listen behind its relay."""
-    listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
-    hidden = f"listeners={listener}://{HOST}:{behind}"
-    lines = [
-        hidden if line.startswith("listeners=") else line
-        for line in properties.read_text().splitlines()
-    ]
-    lines.append(f"advertised.listeners={listener}://{node.address}")
+def _hidden(properties: Path) -> list[tuple[int, int]]:
+    """Have a node listen behind relays; return each known port with the one behind it."""
+    lines = properties.read_text().splitlines()
+    place = next(at for at, line in enumerate(lines) if line.startswith(LISTENERS))
+    listeners = lines[place].removeprefix(LISTENERS)
+    names, known = zip(*(_listener(one) for one in listeners.split(",")), strict=True)
+    behind = free_ports(len(known))
+    hidden = (f"{name}://{HOST}:{port}" for name, port in zip(names, behind, strict=True))
+    lines[place] = LISTENERS + ",".join(hidden)
+    lines.append(f"advertised.{LISTENERS}{listeners}")
     properties.write_text("\n".join(lines) + "\n")
+    return list(zip(known, behind, strict=True))
+
+
+def _listener(text: str) -> tuple[str, int]:
+    """The name and the port of `NAME://HOST:PORT`."""
+    name, _, address = text.partition("://")
+    return name, int(address.rpartition(":")[2])
 
 
 class Relays:

@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from jepsen.environments._base import Environment
+from jepsen.environments import PLAINTEXT, Entrance, Environment
+from jepsen.environments._access import OPERATOR
 from jepsen.environments.local import NAMESPACES
 from jepsen.environments.local._network import Network, RelayNetwork
 from jepsen.environments.local.clocks import Clocks
 from jepsen.environments.local.namespaces import NamespaceNetwork
+from jepsen.environments.local.security import LocalSecurity
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
 from jepsen.errors import ClusterError, InputError
 from raftctl.cli.files import read_config_file
@@ -43,6 +45,7 @@ from raftctl.localcluster.processes import mark_as_own, start_node
 from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 from raftctl.runtime.real import RealFileSystem, RealRuntime
+from raftctl.security.tls import NodeTls
 from raftctl.storage import load_directories
 
 if TYPE_CHECKING:
@@ -50,11 +53,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from jepsen.environments._base import ClusterSpec, Link, Quality
+    from jepsen.environments import AccessControl, ClusterSpec, Link, Quality
+    from raftctl.config import NodeConfig
     from raftctl.localcluster.processes import ProcessRef
     from raftctl.raft.messages import ChangeVotersRequest, Voter
 
 WRITE_ERROR, TRUNCATE, BIT_FLIP, WIPE = "write_error", "truncate", "bit_flip", "wipe"
+CERTIFICATE = "certificate"
 CUT_BYTES = 1000
 FLIPPED_FROM_END = 10
 """Less than any batch of records is long."""
@@ -141,16 +146,36 @@ class LocalEnvironment(Environment):
         hosts = network.hosts(spec.controllers + spec.brokers)
         # A forked node has the environment and the network of the process that it is forked from.
         self._launcher = None if skewed or hosts else NodeLauncher()
-        wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides, hosts)
+        self._security = None if spec.security == PLAINTEXT else LocalSecurity()
+        keys = {} if self._security is None else self._security.overrides
+        wanted = local.ClusterSpec(
+            spec.controllers,
+            spec.brokers,
+            None,
+            {**keys, **spec.overrides},
+            hosts,
+            self._security,
+        )
         try:
             self._cluster = local.LocalCluster.open(
-                directory, wanted, random_uuid_text, format_storage, self._launch
+                directory, wanted, random_uuid_text, self._format, self._launch
             )
         except ConfigError as error:
             self._close_launcher()
+            self._forget_keys()
             raise InputError(str(error)) from error
+        self._access = (
+            None
+            if self._security is None
+            else self._security.access(self._cluster.layout.bootstrap)
+        )
         mark_as_own(directory)
         self._directory = directory
+
+    def _format(self, config: NodeConfig, cluster_id: str, voters: str | None) -> None:
+        security = self._security if config.is_controller else None
+        users = () if security is None else security.first_users
+        format_storage(config, cluster_id, voters, users=users)
 
     def _launch(self, properties: Path, log: Path) -> ProcessRef:
         if self._launcher is not None:
@@ -162,6 +187,10 @@ class LocalEnvironment(Environment):
     def _close_launcher(self) -> None:
         if self._launcher is not None:
             self._launcher.close()
+
+    def _forget_keys(self) -> None:
+        if self._security is not None:
+            self._security.remove()
 
     def _properties(self, node: str) -> Path:
         return self._directory / node / "node.properties"
@@ -177,6 +206,19 @@ class LocalEnvironment(Environment):
     @property
     def bootstrap_servers(self) -> str:
         return self._cluster.layout.bootstrap
+
+    @property
+    def entrance(self) -> Entrance:
+        access = self._access
+        return Entrance(self.bootstrap_servers) if access is None else access.entrance(access.user)
+
+    @property
+    def operator(self) -> Entrance:
+        return self.entrance if self._access is None else self._access.entrance(OPERATOR)
+
+    @property
+    def access(self) -> AccessControl | None:
+        return self._access
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
@@ -221,6 +263,7 @@ class LocalEnvironment(Environment):
         self._cluster.kill_all()
         self._close_launcher()
         self._network.remove()
+        self._forget_keys()
 
     def _pids(self) -> dict[str, int]:
         found = ((node.name, self._cluster.process(node)) for node in self._cluster.layout.nodes)
@@ -342,9 +385,13 @@ class LocalEnvironment(Environment):
         layout = self._cluster.layout
         controllers = [(node.host, node.port) for node in layout.controllers]
         runtime = RealRuntime(log_level="critical")
+        tls = NodeTls(runtime, runtime.log)
+        security = self._security
+        client = None if security is None else tls.client(security.settings, "CONTROLLER")
         try:
-            return await change_voters(runtime, controllers, layout.cluster_id, request)
+            return await change_voters(runtime, controllers, layout.cluster_id, request, client)
         finally:
+            tls.close()
             runtime.close()
 
     async def replace_disk(self, node: str) -> None:
@@ -359,7 +406,8 @@ class LocalEnvironment(Environment):
 
     async def inject(self, kind: str, nodes: Sequence[str], amount: float | None) -> bool:
         """See `Machines`, and `jepsen.environments.local.environment` for what is damaged."""
-        del amount
+        if kind == CERTIFICATE:
+            return await self._renew(nodes, round(amount or 1))
         (node,) = nodes
         if kind == WRITE_ERROR:
             pids = self._pids_of(nodes)
@@ -372,6 +420,14 @@ class LocalEnvironment(Environment):
             return True
         data = self._directory / node / "data"
         return bool(await asyncio.to_thread(damage, data, kind))
+
+    async def _renew(self, nodes: Sequence[str], authority: int) -> bool:
+        """Whether all the nodes serve new certificates."""
+        security = self._security
+        if security is None:
+            raise InputError(f"{CERTIFICATE}: the cluster has none")
+        renew = (asyncio.to_thread(security.renew, node, authority) for node in nodes)
+        return all(await asyncio.gather(*renew))
 
     async def relieve(self, kind: str, nodes: Sequence[str]) -> None:
         if kind == WRITE_ERROR:

@@ -18,7 +18,6 @@ from aiokafka.errors import (
     NoError,
     RebalanceInProgressError,
     TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
     UnknownMemberIdError,
     for_code,
 )
@@ -41,13 +40,19 @@ from jepsen.workloads.sessions._base import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from aiokafka.client import AIOKafkaClient
+
     from jepsen.environments import Entrance, Environment
     from jepsen.workloads._base import WorkloadOptions
 
 STOP_S = 2.0
 ERRORS = (KafkaError, ConsumerStoppedError, OSError, TimeoutError)
-REFUSED = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
-"""What a broker says of a record it has certainly not appended, in no attempt."""
+REFUSED = (MessageSizeTooLargeError,)
+"""What a broker says of a record it has certainly not appended, in no attempt.
+
+TopicAuthorizationFailedError is not among them: a rule may have gone after an attempt that was
+appended but not answered.
+"""
 NOT_COMMITTED = (
     CommitFailedError,
     IllegalGenerationError,
@@ -95,8 +100,10 @@ class AioSession(LogSession):
     async def send(self, key: str, value: bytes) -> int:
         with _session_errors():
             producer = await self._started_producer()
+            # Until here the record waits in the client, also for the topic's metadata.
+            sent = await producer.send(self._options.topic, value, partition=int(key))
         with _session_errors(REFUSED):
-            at = await producer.send_and_wait(self._options.topic, value, partition=int(key))
+            at = await sent
         return int(at.offset)
 
     async def commit(self) -> None:
@@ -108,6 +115,10 @@ class AioSession(LogSession):
             await (await self._started_producer()).abort_transaction()
 
     async def _started_producer(self) -> AIOKafkaProducer:
+        if self._producer is not None and self._producer._sender.sender_task.done():
+            # Some refusals end the task that sends; nothing leaves this producer any more.
+            await self.renew_producer()
+        self._take_password(None if self._producer is None else self._producer.client)
         if self._producer is None:
             options = self._options
             transactional: dict[str, Any] = {
@@ -205,7 +216,16 @@ class AioSession(LogSession):
             consumer = await self._started_consumer()
             return {key: await consumer.committed(self._partition(key)) for key in keys}
 
+    def _take_password(self, client: AIOKafkaClient | None) -> None:
+        """Let connections that a client opens from now on log in with the newest password.
+
+        Those that are open stay. The library has no way to change it.
+        """
+        if client is not None and self._options.entrance.generation:
+            client._sasl_plain_password = self._options.entrance.aiokafka()["sasl_plain_password"]
+
     async def _started_consumer(self, *, subscribed: bool = False) -> AIOKafkaConsumer:
+        self._take_password(None if self._consumer is None else self._consumer._client)
         if self._consumer is None:
             self._consumer = await self._new_consumer(
                 committed_only=self._options.committed_only, subscribed=subscribed

@@ -45,13 +45,16 @@ METADATA_MAGIC = b"CGMDv2:"
 REFUSED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError._QUEUE_FULL,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
     }
 )
-"""Errors of a send after which no broker has appended the record, in no attempt."""
+"""Errors of a send after which no broker has appended the record, in no attempt.
+
+TOPIC_AUTHORIZATION_FAILED is not among them: a rule may have gone after an attempt that was
+appended but not answered.
+"""
 NOT_COMMITTED = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -127,12 +130,18 @@ class LibrdkafkaSession(LogSession):
         answers: list[tuple[Any, Any]] = []
         with _session_errors():
             producer = self._made_producer()
-            producer.produce(
-                self._options.topic,
-                value,
-                partition=int(key),
-                on_delivery=lambda *report: answers.append(report),
-            )
+            try:
+                producer.produce(
+                    self._options.topic,
+                    value,
+                    partition=int(key),
+                    on_delivery=lambda *report: answers.append(report),
+                )
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError._FATAL:
+                    # It never takes a record again.
+                    self._producer = None
+                raise
         with _session_errors(frozenset()):
             producer.flush(DELIVERY_MS / 1000 + SLACK_S)
         problem, message = answers[0] if answers else (None, None)
@@ -151,7 +160,14 @@ class LibrdkafkaSession(LogSession):
         with _session_errors(frozenset()):
             getattr(self._made_producer(), how)(DELIVERY_MS / 1000)
 
+    def _take_password(self, client: Producer | Consumer | None) -> None:
+        """Let connections that a client opens from now on log in with the newest password."""
+        if client is not None and self._options.entrance.generation:
+            with self._options.entrance.librdkafka() as settings:
+                client.set_sasl_credentials(settings["sasl.username"], settings["sasl.password"])
+
     def _made_producer(self) -> Producer:
+        self._take_password(self._producer)
         if self._producer is None:
             options = self._options
             transactional = {
@@ -280,6 +296,7 @@ class LibrdkafkaSession(LogSession):
         }
 
     def _made_consumer(self, *, subscribed: bool = False) -> Consumer:
+        self._take_password(self._consumer)
         if self._consumer is None:
             self._consumer = self._new_consumer(
                 # A member asks for stable offsets (KIP-447) only if it reads what is committed:

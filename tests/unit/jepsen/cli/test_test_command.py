@@ -56,6 +56,12 @@ EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
         (["queue", "--barrier-every", "9"], "--barrier-every"),
         (["register", "--concurrency", "0"], "--concurrency"),
         (["register", "--network", "pigeons"], "--network pigeons"),
+        (["queue", "--security", "SSL"], "--security SSL"),
+        (["queue", "--security", "SASL_PLAINTEXT"], "use SASL_SSL there"),
+        (["queue", *EXTERNAL, "--security", "SASL_SSL"], "--command-config"),
+        (["register", "--security", "SASL_SSL"], "only for queue"),
+        (["queue", "--nemesis", "passwords"], "only with --security SASL_SSL"),
+        (["queue", *EXTERNAL, "--nemesis", "rules"], "--control"),
         (["register", "--env", "sim", "--network", "namespaces"], "--network namespaces"),
     ],
 )

@@ -21,6 +21,9 @@ from jepsen.workloads.sessions._librdkafka import NOT_COMMITTED, REFUSED, error_
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
         KafkaError.UNKNOWN,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
     ],
 )
 def test_what_may_have_been_appended_is_unknown(code: int) -> None:

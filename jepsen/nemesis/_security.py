@@ -1,0 +1,129 @@
+"""Faults of a secured cluster: other certificates, another password, rules taken away.
+
+Each is reported only if it took effect, as a client sees it: a listener shows the new certificate,
+a broker takes the new password and refuses the one before, a broker has the rules no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jepsen.errors import ClusterError
+from jepsen.nemesis.plan import CERTIFICATE, EVERY_OPERATION
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from jepsen.environments import AccessControl, Environment, Rule
+
+AUTHORITIES = (1, 2)
+"""Those that every node and client of a secured cluster trusts."""
+REACHES_S, POLL_S = 5.0, 0.2
+"""How long a change may take from the controller to a broker."""
+HEALING_TRIES = 4
+
+
+class SecurityFaults:
+    """Performs them on an environment whose clients' user needs `rules`."""
+
+    def __init__(self, environment: Environment, rules: Sequence[Rule], rng: random.Random) -> None:
+        self._environment = environment
+        self._rules = rules
+        self._random = rng
+        self._is_password_known = True
+        """False after a change of which nobody knows whether it was made."""
+        self._is_revoked = False
+
+    async def renew(self, nodes: Sequence[str], authority: int | None = None) -> list[object]:
+        """Give nodes new certificates by an authority: [authority, nodes that serve them].
+
+        `authority`: None for one by chance. Return [] if no node serves its own in time.
+        """
+        authority = authority or self._random.choice(AUTHORITIES)
+        inject = self._environment.inject
+        served = await asyncio.gather(*(inject(CERTIFICATE, [node], authority) for node in nodes))
+        hit = [node for node, done in zip(nodes, served, strict=True) if done]
+        return [authority, hit] if hit else []
+
+    async def change_password(self) -> list[str]:
+        """Change the password of the clients' user; return the user, or [] without an effect."""
+        access = self._access
+        self._is_password_known = False
+        await access.set_password(access.user)
+        self._is_password_known = True
+        return [access.user] if await _becomes(partial(_is_changed, access)) else []
+
+    async def revoke(self, operations: Sequence[str]) -> list[str]:
+        """Take rights of these operations from the clients' user, EVERY_OPERATION for all.
+
+        Return the operations that are refused now; [] if that is not so in time.
+        """
+        if EVERY_OPERATION in operations:
+            operations = list(dict.fromkeys(rule.operation for rule in self._rules))
+        rules = [rule for rule in self._rules if rule.operation in operations]
+        self._is_revoked = True
+        await self._access.revoke(self._access.user, rules)
+        gone = await _becomes(partial(_have_gone, self._access, rules))
+        return list(operations) if gone and rules else []
+
+    async def allow(self) -> None:
+        """Give all rights back."""
+        access = self._access
+        await access.allow(access.user, self._rules)
+        if not await _becomes(partial(_are_there, access, self._rules)):
+            raise ClusterError("no broker has the rules that were given back")
+        self._is_revoked = False
+
+    async def heal(self) -> None:
+        """Let clients log in and do what they need; ClusterError if that fails again and again."""
+        repairs: list[Callable[[], Awaitable[object]]] = []
+        if self._is_revoked:
+            repairs.append(self.allow)
+        if not self._is_password_known:
+            repairs.append(self.change_password)
+        for repair in repairs:
+            for left in reversed(range(HEALING_TRIES)):
+                try:
+                    await repair()
+                    break
+                except ClusterError:
+                    if not left:
+                        raise
+
+    @property
+    def _access(self) -> AccessControl:
+        access = self._environment.access
+        if access is None:
+            raise ClusterError("the cluster is not secured")
+        return access
+
+
+async def _becomes(holds: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether it is so in time; a broker that does not answer is asked again."""
+    for _ in range(int(REACHES_S / POLL_S)):
+        try:
+            if await holds():
+                return True
+        except ClusterError:
+            pass
+        await asyncio.sleep(POLL_S)
+    return False
+
+
+async def _is_changed(access: AccessControl) -> bool:
+    if not await access.accepts(access.user):
+        return False
+    return await access.accepts(access.user, former=True) is False
+
+
+async def _have_gone(access: AccessControl, rules: Sequence[Rule]) -> bool:
+    found = await access.rules()
+    return all((access.user, rule) not in found for rule in rules)
+
+
+async def _are_there(access: AccessControl, rules: Sequence[Rule]) -> bool:
+    found = await access.rules()
+    return all((access.user, rule) in found for rule in rules)
