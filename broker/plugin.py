@@ -21,7 +21,7 @@ from broker.protocol.codec import compile_newest
 from broker.protocol.versions import ApiKey
 from broker.quotas import ClientQuotas, Windows, load_callback
 from broker.replication import ReplicaManager
-from broker.server import ConnectionLimits, Listeners
+from broker.server import ConnectionLimits, ListenerConfigs, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.metadata.configs.topic import topic_defaults
 from raftctl.security.delegation_tokens import TokenSecret
@@ -108,6 +108,7 @@ class KafkaBroker:
         self._limits = ConnectionLimits(config, context.fail)
         tls = NodeTls(context.runtime, self._log)
         self._listeners = Listeners(config, self._limits, self._log, context.runtime.sender, tls)
+        self._listener_configs = ListenerConfigs(config, tls, self._reconfigure, self._log)
 
     async def start(self) -> Sequence[Endpoint]:
         """Binds the listeners and recovers the logs."""
@@ -125,6 +126,7 @@ class KafkaBroker:
         self._transactions.publish(image)
         self._groups.publish(image)
         self._quotas.publish(image)
+        self._listener_configs.publish(image)
         self._limits.publish(image)
         if delta.deleted_topics:
             deleted = frozenset(topic.name for topic in delta.deleted_topics.values())
@@ -143,6 +145,11 @@ class KafkaBroker:
         await self._groups.stop()
         await self.replicas.stop()
         self._requests.close()
+
+    def _reconfigure(self, config: NodeConfig) -> None:
+        """Take up configs of listeners, also for the connections to other brokers."""
+        self._listeners.reconfigure(config)
+        self.replicas.connector.reconfigure(config)
 
     def _serve_on(self, listener: str) -> Serve:
         """Return the function that serves a listener's frames."""
@@ -183,6 +190,7 @@ class KafkaBroker:
             log=self._log,
             aside=self._requests.submit,
             has_session=self._has_session,
+            listener_configs=self._listener_configs,
             authorizer=self._context.authorizer,
             token_secret=TokenSecret.of(self._context.config),
             quotas=self._quotas,

@@ -45,6 +45,13 @@ class ConnectionRates:
         self._default_bound: float | None = None
         self._stored: StoredClientQuotas | None = None
 
+    def bound(self, broker_bound: int, listener_bounds: Mapping[str, int]) -> None:
+        """Take up other bounds of the same listeners; what was counted stays."""
+        self._broker_bound = broker_bound
+        self._listeners = {
+            name: (rate, listener_bounds[name]) for name, (rate, _) in self._listeners.items()
+        }
+
     def publish(self, image: MetadataImage) -> None:
         """Take up the bounds of addresses of a newer image."""
         if image.client_quotas is self._stored:

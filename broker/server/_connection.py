@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from raftctl.config import NodeConfig
     from raftctl.config.addresses import Listener
-    from raftctl.security.tls import NodeTls
+    from raftctl.security.tls import NodeTls, TlsConnection, TlsListener
 
 PIPELINED_MAX = 32
 """Produce requests of one connection that may be unanswered at once."""
@@ -199,6 +199,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         """Whether to close once the outbox is empty."""
         self._reading = True
+        self._door: TlsConnection | None = None
+        """What waits to be let in before its handshake."""
         self._is_in = False
         """Whether its limits have let it in."""
         self._made_at = self.active_at = self._received_at = self._loop.time()
@@ -212,16 +214,36 @@ class Connection(asyncio.BufferedProtocol):
         """Ask to join the broker's connections, which may have it wait, or close it."""
         self._transport = cast("asyncio.Transport", transport)
         self._outbox = Outbox(self._transport, self._make_sender)
-        peer = transport.get_extra_info("peername")
-        self._log = self._log.bind(peer=_address(peer))
-        self._client.host = client_host(peer)
-        self._limits.arrive(self, self._client.listener, self._client.host)
+        if self._is_in:
+            self._begin()
+            return
+        self._arrive(transport.get_extra_info("peername"))
         # Unread until it is let in: its requests wait in the system's buffers.
         self._read(go_on=self._is_in)
+
+    def arrived(self, connection: TlsConnection) -> None:
+        """Ask to join before the handshake of TLS, which is not begun until it is let in."""
+        self._door = connection
+        self._arrive(connection.peer)
+
+    def gone(self) -> None:
+        """Count out a connection that has ended before its handshake was done."""
+        self._limits.forget(self)
 
     def let_in(self) -> None:
         """Read the connection from now on."""
         self._is_in = True
+        if self._door is not None and self._transport is None:
+            self._door.begin()
+        else:
+            self._begin()
+
+    def _arrive(self, peer: object) -> None:
+        self._log = self._log.bind(peer=_address(peer))
+        self._client.host = client_host(peer)
+        self._limits.arrive(self, self._client.listener, self._client.host)
+
+    def _begin(self) -> None:
         self._read(go_on=True)
         self._watch_idleness()
 
@@ -299,6 +321,8 @@ class Connection(asyncio.BufferedProtocol):
         """End the connection for a reason of the broker's own."""
         if self._transport is not None:
             self._transport.abort()
+        elif self._door is not None:
+            self._door.abort()
 
     def _start_next(self) -> bool:
         """Start the next request, if it is whole and may start; return whether it was started."""
@@ -419,6 +443,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def hang_up(self, reason: str) -> None:
         """Close with one line in the log; what was answered still leaves."""
+        if self._transport is None and self._door is not None and not self._door.is_closing:
+            self._log.warning("connection_closed", reason=reason)
+            self._door.abort()
+            return
         if self._transport is None or self._transport.is_closing() or self._ending:
             return
         self._log.warning("connection_closed", reason=reason)
@@ -505,6 +533,7 @@ class Listeners:
         self._limits = limits
         self._log = log
         self._servers: dict[str, asyncio.Server] = {}
+        self._tls_listeners: dict[str, TlsListener] = {}
 
     async def bind(self, serve_on: Callable[[str], Serve]) -> list[Endpoint]:
         """Bind all listeners and return the endpoints to advertise.
@@ -521,6 +550,14 @@ class Listeners:
             self.close()
             raise
         return [self._endpoint(listener) for listener in self._config.advertised]
+
+    def reconfigure(self, config: NodeConfig) -> None:
+        """Take up the stores and limits of a configuration with the same listeners."""
+        for name, tls in self._tls_listeners.items():
+            settings = config.listener_security(name).tls
+            if settings is not None:
+                tls.update(settings)
+        self._limits.reconfigure(config)
 
     def close(self) -> None:
         """Accept no more and closes every connection."""
@@ -553,10 +590,11 @@ class Listeners:
         if security.tls is None:
             return lambda: accept()[0]
         tls = self._tls.listener(security.tls, listener.name)
+        self._tls_listeners[listener.name] = tls
 
         def accept_tls() -> asyncio.BaseProtocol:
             connection, client = accept()
-            return tls.wrap(connection, lambda name: _identify(client, name))
+            return tls.wrap(connection, lambda name: _identify(client, name), connection)
 
         return accept_tls
 

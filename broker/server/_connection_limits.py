@@ -1,9 +1,12 @@
 """What the connections of a broker share: who is connected, how much may wait, when it opens.
 
-A connection is refused where there are too many: of the broker, of its listener, of its address.
-Where connections are made too fast, they wait unread, one after the other, as if they had not been
-accepted yet. One from an address that makes them too fast is closed, but only after a wait, lest it
-came back at once (KIP-612).
+Where there are too many connections, of the broker or of a listener, new ones wait unread, one
+after the other, as if they had not been accepted yet (KIP-402). So they do where they are made too
+fast (KIP-612). Apache Kafka waits with accepting them; what it leaves to the system's queue has a
+bound here, too. Of one address too many are refused. One from an address that makes them too fast
+is closed, but only after a wait, lest it came back at once.
+
+A connection of TLS arrives before its handshake, so what waits costs no cryptography.
 """
 
 from __future__ import annotations
@@ -64,29 +67,46 @@ class ConnectionLimits:
         self.idle_ms_max = config.connections_max_idle_ms
         self.fail = fail
         """Ends the node: a bug was found."""
-        self._connections_max = config.max_connections
         names = [listener.name for listener in config.broker_listeners]
-        bounds = {name: config.listener_limits(name) for name in names}
-        self._listener_max = {name: bound.max_connections for name, bound in bounds.items()}
-        self._host_max = config.max_connections_per_ip
-        self._host_overrides = {
-            canonical_address(host): count
-            for host, count in config.max_connections_per_ip_overrides.items()
-        }
+        self._names = names
         self._protected = config.inter_broker_listener if len(names) > 1 else None
+        self._bound(config)
         self._closed = False
         self._connections: dict[Limited, _Origin] = {}
         self._counts: Counter[str] = Counter()
         """Connections of each listener and of each address."""
         self._rates = ConnectionRates(
-            config.max_connection_creation_rate,
-            {name: bound.max_connection_creation_rate for name, bound in bounds.items()},
+            *self._rate_bounds(config),
             self._protected,
             Windows(config.quota_window_num, config.quota_window_size_seconds * 1000),
         )
         self._gates: dict[str, _Gate] = {}
         self._doomed: dict[Limited, asyncio.TimerHandle] = {}
         """Connections that are closed after a wait."""
+
+    def _bound(self, config: NodeConfig) -> None:
+        """Take the greatest numbers of connections from a configuration."""
+        self._connections_max = config.max_connections
+        self._listener_max = {
+            name: config.listener_limits(name).max_connections for name in self._names
+        }
+        self._host_max = config.max_connections_per_ip
+        self._host_overrides = {
+            canonical_address(host): count
+            for host, count in config.max_connections_per_ip_overrides.items()
+        }
+
+    def _rate_bounds(self, config: NodeConfig) -> tuple[int, dict[str, int]]:
+        """(new connections a second of the broker, of each listener)."""
+        return config.max_connection_creation_rate, {
+            name: config.listener_limits(name).max_connection_creation_rate for name in self._names
+        }
+
+    def reconfigure(self, config: NodeConfig) -> None:
+        """Take the limits of a configuration with the same listeners; no connection is closed."""
+        self._bound(config)
+        self._rates.bound(*self._rate_bounds(config))
+        self._advance_gates()
 
     @property
     def permits(self) -> int:
@@ -115,7 +135,9 @@ class ConnectionLimits:
             return
         gate = self._gates.get(listener)
         if gate is None:
-            gate = self._gates[listener] = _Gate(partial(self._rates.accept, listener))
+            gate = self._gates[listener] = _Gate(
+                partial(self._has_slot, listener), partial(self._rates.accept, listener)
+            )
         gate.arrive(connection, lambda: self._admit(connection, _Origin(listener, host)))
 
     def _admit(self, connection: Limited, origin: _Origin) -> None:
@@ -126,35 +148,36 @@ class ConnectionLimits:
                 wait_ms / 1000, connection.hang_up, "its address connects too often"
             )
             return
-        refusal = self._refusal(origin)
-        if refusal is not None:
-            connection.hang_up(refusal)
+        host_max = self._host_overrides.get(canonical_address(origin.host), self._host_max)
+        if self._counts[origin.host] >= host_max:
+            connection.hang_up("max.connections.per.ip is reached")
             return
         invariant(connection not in self._connections, "a connection is admitted once")
         self._connections[connection] = origin
         self._counts.update(origin)
+        if len(self._connections) > self._connections_max:
+            # After it has its place, lest one who waits took it.
+            self._make_room()
         connection.let_in()
 
-    def _refusal(self, origin: _Origin) -> str | None:
-        """Return the reason to refuse a connection; make room for it if it is a broker's.
+    def _has_slot(self, listener: str) -> bool:
+        """Return whether one more connection of a listener may be open.
 
         Brokers always get in by a listener of their own (KIP-402): the connection of another
         listener goes for theirs that has been quiet for longest.
         """
-        host_max = self._host_overrides.get(canonical_address(origin.host), self._host_max)
-        if self._counts[origin.host] >= host_max:
-            return "max.connections.per.ip is reached"
-        is_protected = origin.listener == self._protected
+        is_protected = listener == self._protected
         # The node's own limit is not one of the brokers' listener.
-        listener_max = self._listener_max[origin.listener]
+        listener_max = self._listener_max[listener]
         is_own = not is_protected or listener_max != self._connections_max
-        if is_own and self._counts[origin.listener] >= listener_max:
-            return "max.connections is reached"
-        if len(self._connections) >= self._connections_max:
-            if not is_protected:
-                return "max.connections is reached"
-            self._make_room()
-        return None
+        if is_own and self._counts[listener] >= listener_max:
+            return False
+        return is_protected or len(self._connections) < self._connections_max
+
+    def _advance_gates(self) -> None:
+        """Let in those who waited for a slot that is free now."""
+        for gate in self._gates.values():
+            gate.advance()
 
     def _make_room(self) -> None:
         others = [one for one, at in self._connections.items() if at.listener != self._protected]
@@ -175,6 +198,8 @@ class ConnectionLimits:
             timer.cancel()
         for gate in self._gates.values():
             gate.forget(connection)
+        if origin is not None and not self._closed:
+            self._advance_gates()
 
     def begin(self) -> None:
         """Let the requests go ahead, also those that came before."""
@@ -193,14 +218,20 @@ class ConnectionLimits:
 
 
 class _Gate:
-    """New connections of a listener, let in one after the other and not too fast."""
+    """New connections of a listener, let in one after the other, where and when they may."""
 
-    def __init__(self, accept: Callable[[int], int]) -> None:
-        """`accept` counts a connection at this time, and returns how many ms it must wait."""
+    def __init__(self, has_slot: Callable[[], bool], accept: Callable[[int], int]) -> None:
+        """`has_slot`: one more may be open; `advance` is to be called when that changes.
+
+        `accept` counts a connection at this time, and returns how many ms it must wait.
+        """
+        self._has_slot = has_slot
         self._accept = accept
         self._waiting: dict[Limited, Callable[[], None]] = {}
-        """In order of arrival; the first is counted, and is let in when the timer fires."""
-        self._timer = Deadline(asyncio.get_running_loop(), self._let_first_in)
+        """In order of arrival."""
+        self._is_counted = False
+        """Whether the rate has counted the first, which is let in when the timer has fired."""
+        self._timer = Deadline(asyncio.get_running_loop(), self.advance)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -208,36 +239,34 @@ class _Gate:
     def arrive(self, connection: Limited, admit: Callable[[], None]) -> None:
         """Have `admit` called when the connection's turn has come, perhaps at once."""
         self._waiting[connection] = admit
-        if len(self._waiting) == 1:
-            self._count_first()
+        self.advance()
 
     def forget(self, connection: Limited) -> None:
         """Let a connection go that is lost. Its wait goes on for those behind it."""
         if self._waiting.pop(connection, None) is not None and not self._waiting:
-            self._timer.set(None)
+            self._stop()
 
     def close(self) -> list[Limited]:
         """Let nobody in any more; return who waits."""
         waiting = list(self._waiting)
         self._waiting.clear()
-        self._timer.set(None)
+        self._stop()
         return waiting
 
-    def _count_first(self) -> None:
-        """Count the first, and let it in, until one must wait."""
+    def advance(self) -> None:
+        """Let in the first, and those behind it, until one must wait."""
         loop = asyncio.get_running_loop()
-        while self._waiting and self._timer.at_s is None:
-            wait_ms = self._accept(int(loop.time() * 1000))
-            if wait_ms:
-                self._timer.set(loop.time() + wait_ms / 1000)
-                return
-            self._admit_first()
-
-    def _let_first_in(self) -> None:
-        self._admit_first()
-        self._count_first()
-
-    def _admit_first(self) -> None:
-        if self._waiting:
+        while self._waiting and self._timer.at_s is None and self._has_slot():
+            if not self._is_counted:
+                self._is_counted = True
+                wait_ms = self._accept(int(loop.time() * 1000))
+                if wait_ms:
+                    self._timer.set(loop.time() + wait_ms / 1000)
+                    return
+            self._is_counted = False
             connection = next(iter(self._waiting))
             self._waiting.pop(connection)()
+
+    def _stop(self) -> None:
+        self._is_counted = False
+        self._timer.set(None)

@@ -55,6 +55,8 @@ def security_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
     yield from _authorizer_problems(node)
     yield from _quota_callback_problems(node)
     for name in node.used_listeners:
+        # ValueError for a limit that is no number.
+        node.listener_limits(name)
         security = node.listener_security(name)
         is_bound = name in {listener.name for listener in node.listeners}
         if security.tls is not None:

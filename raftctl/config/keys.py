@@ -133,8 +133,8 @@ class ListenerKeys(Section):
     )
     max_connections: int = _key(
         INT_MAX,
-        "Connections open at once; beyond it new ones are closed. Where brokers have a listener of "
-        "their own they still connect, and the quietest client goes.",
+        "Connections open at once; beyond it new ones wait. Where brokers have a listener of their "
+        "own they still connect, and the quietest client goes.",
         at_least=0,
     )
     connections_max_idle_ms: int = _key(

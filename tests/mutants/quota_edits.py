@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.edit import Edit
 
 _SOCKETS = "unit/broker/server/test_quotas.py"
+_SERVER = "unit/broker/server/"
 _QUOTAS = "unit/broker/quotas/"
 _AT_ONCE = "test_a_produce_is_answered_at_once_and_its_connection_is_muted"
 
@@ -71,5 +72,41 @@ EDITS = (
         "if listener != self._protected:",
         "if True:",
         f"{_QUOTAS}test_connection_rates.py::test_clients_do_not_use_up_the_rate_of_brokers",
+    ),
+    Edit(
+        "connections_beyond_the_limit_come_in",
+        "broker.server._connection_limits:ConnectionLimits._has_slot",
+        "len(self._connections) < self._connections_max",
+        "True",
+        f"{_SERVER}test_connection.py::test_connections_beyond_the_limit_wait",
+    ),
+    Edit(
+        "who_waits_for_a_connection_to_go_is_forgotten",
+        "broker.server._connection_limits:ConnectionLimits._advance_gates",
+        "gate.advance()",
+        "pass",
+        f"{_SERVER}test_connection_limits.py::test_a_listener_may_have_a_bound_of_its_own",
+    ),
+    Edit(
+        "handshakes_of_tls_are_not_counted",
+        "security.tls._connection:TlsConnection.connection_made",
+        "if self._gate is None:",
+        "if True:",
+        f"{_SERVER}test_connection_limits.py"
+        "::test_connections_of_tls_are_counted_before_their_handshake",
+    ),
+    Edit(
+        "another_store_of_a_listener_is_not_loaded",
+        "security.tls._endpoints:ReloadedContext.update",
+        "self._look_aside()",
+        "pass",
+        f"{_SERVER}test_listener_configs.py::test_another_store_is_in_force_for_new_connections",
+    ),
+    Edit(
+        "secrets_of_listeners_are_described",
+        "broker.apis.administration._configs:_hidden",
+        "None if is_secret else value",
+        "value",
+        "unit/broker/apis/test_alter_configs.py::test_a_store_of_a_listener_changes",
     ),
 )

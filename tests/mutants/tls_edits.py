@@ -52,7 +52,7 @@ EDITS = (
     ),
     Edit(
         "slow_handshake_is_never_given_up",
-        "security.tls._connection:TlsConnection.connection_made",
+        "security.tls._connection:TlsConnection._begin",
         "self._loop.call_later(HANDSHAKE_S, self._too_slow)",
         "self._loop.call_later(HANDSHAKE_S, lambda: None)",
         f"{_CONNECTION}::test_a_silent_peer_is_given_up",

@@ -19,6 +19,12 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.integers import INT_MAX
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS
+from raftctl.metadata.configs.listeners import (
+    check_listener_keys,
+    connection_overrides,
+    dynamic_listener_key,
+    listener_key_type,
+)
 from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, scaled, text_of, topic_defaults
 from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from raftctl.metadata.requests.admin import (
@@ -222,11 +228,7 @@ def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterat
         read_only = name not in BROKER_KEYS
         kind = _broker_type(value, field)
         yield _entry(name, kind, field.description, synonyms, read_only=read_only)
-    for name, written in config.described_listener_keys.items():
-        if keys is None or name in keys:
-            kind = ConfigType.PASSWORD if written is None else ConfigType.STRING
-            synonyms = [_synonym(name, written, _STATIC_BROKER_CONFIG)]
-            yield _entry(name, kind, None, synonyms, read_only=True)
+    yield from _listener_entries(config.described_listener_keys, dynamic, keys)
     for name, key in BROKER_KEYS.items():
         if name.replace(".", "_") in type(config).model_fields or (
             keys is not None and name not in keys
@@ -237,6 +239,34 @@ def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterat
         yield _entry(name, key.type, key.description, synonyms, read_only=False)
 
 
+def _listener_entries(
+    described: Mapping[str, str | None],
+    dynamic: list[tuple[int, Mapping[str, str]]],
+    keys: Collection[str] | None,
+) -> Iterator[_Entry]:
+    """The keys of single listeners: those of the file, and those that change while it runs."""
+    changed = (name for _, values in dynamic for name in values if dynamic_listener_key(name))
+    for name in sorted({*described, *changed}):
+        if keys is not None and name not in keys:
+            continue
+        read_only = dynamic_listener_key(name) is None
+        written = described.get(name)
+        is_secret = name in described and written is None
+        kind = ConfigType.PASSWORD if is_secret else ConfigType.STRING
+        if not read_only:
+            kind = listener_key_type(name)
+        synonyms = [_hidden(name, one[name], source) for source, one in dynamic if name in one]
+        if name in described:
+            synonyms.append(_synonym(name, written, _STATIC_BROKER_CONFIG))
+        yield _entry(name, kind, None, synonyms, read_only=read_only)
+
+
+def _hidden(name: str, value: str, source: int) -> wire.DescribeConfigsSynonym:
+    """Return a synonym for a listener's key, without the value of a secret."""
+    is_secret = listener_key_type(name) is ConfigType.PASSWORD
+    return _synonym(name, None if is_secret else value, source)
+
+
 def _all_brokers_entries(context: ApiContext, keys: Collection[str] | None) -> Iterator[_Entry]:
     """What is set for all brokers, and nothing else."""
     overrides = context.metadata.image.config(BROKER_RESOURCE, "")
@@ -245,6 +275,7 @@ def _all_brokers_entries(context: ApiContext, keys: Collection[str] | None) -> I
         if key is not None and (keys is None or name in keys):
             synonyms = [_synonym(name, overrides[name], _DYNAMIC_DEFAULT_BROKER_CONFIG)]
             yield _entry(name, key.type, key.description, synonyms, read_only=False)
+    yield from _listener_entries({}, [(_DYNAMIC_DEFAULT_BROKER_CONFIG, overrides)], keys)
 
 
 def _group_entries(overrides: Mapping[str, str], keys: Collection[str] | None) -> Iterator[_Entry]:
@@ -366,6 +397,9 @@ async def _alter(
     # they are matched to the resources by their order.
     asked: Sequence[_Resource] = request.body["resources"]
     refusals = [_refusal(context, request, resource) for resource in asked]
+    for position, alteration in enumerate(resources):
+        if refusals[position] is None and alteration.resource_type == BROKER_RESOURCE:
+            refusals[position] = await _broker_refusal(context, request, alteration)
     allowed = tuple(one for one, no in zip(resources, refusals, strict=True) if no is None)
     alter = AlterConfigsRequest(allowed, request.body["validate_only"])
     outcomes = iter(await forward(context, request, alter, _ALTER_TIMEOUT_MS) if allowed else ())
@@ -403,6 +437,41 @@ def _refusal(
     if problem is not None and not name:
         return ItemOutcome(ErrorCode.INVALID_REQUEST, "there are no configs of all topics")
     return None if problem is None else ItemOutcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+async def _broker_refusal(
+    context: ApiContext, request: Request[_Request], alteration: ConfigAlteration
+) -> ItemOutcome | None:
+    """Return the refusal of a change of listeners' configs that cannot be in force here, or None.
+
+    Only the broker that has the files of the stores knows whether they can be used. Who may not
+    change a config learns nothing of the files: the controller refuses.
+    """
+    name, node_id = alteration.resource_name, str(context.config.node_id)
+    overrides = dict(context.metadata.image.config(BROKER_RESOURCE, name))
+    proposed = {} if alteration.replace else dict(overrides)
+    for change in alteration.changes:
+        if change.operation == AlterOperation.DELETE:
+            proposed.pop(change.key, None)
+        elif change.operation == AlterOperation.SET and change.value is not None:
+            proposed[change.key] = change.value
+    if context.listener_configs is None or (
+        connection_overrides(proposed) == connection_overrides(overrides)
+    ):
+        return None
+    if not authorization.is_allowed(
+        context, request, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        return None
+    try:
+        if name not in ("", node_id):
+            text = f"Unexpected broker id, expected {node_id}, but received {name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        check_listener_keys(proposed, one_broker=bool(name))
+        await context.listener_configs.check(proposed, one_broker=bool(name))
+    except KafkaError as error:
+        return ItemOutcome(error.code, error.message)
+    return None
 
 
 def _named(resource: _Resource) -> _Name:

@@ -25,7 +25,7 @@ from raftctl.security import Authorizer
 from raftctl.security.delegation_tokens import TokenSecret
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from broker.replication.partition import FetchSessionIndex
     from broker.types import (
@@ -108,6 +108,13 @@ class Prepare(Protocol):
         """
 
 
+class ConfigCheck(Protocol):
+    """Knows which configs of listeners can be in force on this broker."""
+
+    async def check(self, proposed: Mapping[str, str], *, one_broker: bool) -> None:
+        """Raise KafkaError(INVALID_REQUEST) if those of this broker, or of all, cannot."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApiContext:
     """The broker as the handlers of one listener see it."""
@@ -132,6 +139,8 @@ class ApiContext:
     has_session: Callable[[], bool]
     """See `raftctl.plugins.BrokerContext`."""
     quotas: ClientQuotas
+    listener_configs: ConfigCheck | None = None
+    """Without it nothing is checked before it is forwarded."""
     authorizer: Authorizer | None = None
     """Without one everybody may do everything."""
     token_secret: TokenSecret | None = None

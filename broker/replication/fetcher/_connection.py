@@ -194,6 +194,12 @@ class Connector:
             self._tls = NodeTls(runtime, runtime.log)
             self._client = self._tls.client(settings, name)
 
+    def reconfigure(self, config: NodeConfig) -> None:
+        """Take up the stores of a configuration with the same listeners."""
+        settings = config.listener_security(config.inter_broker_listener).tls
+        if self._client is not None and settings is not None:
+            self._client.update(settings)
+
     async def connect(self, endpoint: Endpoint, purpose: str, timeout_ms: int) -> BrokerConnection:
         """Open a connection to an address, and log in.
 

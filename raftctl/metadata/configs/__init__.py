@@ -2,7 +2,8 @@
 
 * `topic`: the keys of a topic with types, bounds and defaults; `TopicConfig` is what is in
   force;
-* `dynamic`: the keys of brokers and groups, and the checks of an AlterConfigs request.
+* `dynamic`: the keys of brokers and groups, and the checks of an AlterConfigs request;
+* `listeners`: the keys of one listener of a broker: its stores and its limits.
 
 A topic's override wins over the broker's own key, and that over Kafka's default. Overrides
 are strings in the image and are checked before they become records. A reader of an image

@@ -4,20 +4,23 @@ A broker key may be set for all brokers (the resource without a name) or for one
 the controller decides are the same for all. Every other broker key stands in the broker's file and
 changes with a restart.
 
-A broker key is dynamic if it is the default of a topic's key, or one of a few rates. Its value is
-parsed with the topic's key, so both accept the same values. Its unit may differ: hours of
-`log.retention.hours` are milliseconds of `retention.ms`.
+A broker key is dynamic if it is the default of a topic's key, a limit of connections, or one of a
+few rates. Its value is parsed with the topic's key, so both accept the same values. Its unit may
+differ: hours of `log.retention.hours` are milliseconds of `retention.ms`. Keys of one listener are
+in `listeners`.
 
 Sources: KIP-226, KIP-339, KIP-848; the configuration reference of Apache Kafka 4.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.integers import LONG_MAX
+from raftctl.integers import INT_MAX, LONG_MAX
+from raftctl.metadata.configs.listeners import STORE_KEYS, check_listener_keys, dynamic_listener_key
 from raftctl.metadata.configs.topic import (
     TOPIC_KEYS,
     ConfigType,
@@ -62,6 +65,35 @@ class BrokerKey:
             raise KafkaError(ErrorCode.INVALID_CONFIG, message) from None
 
 
+_COUNTS = re.compile(r"[^,\s]+:[0-9]+")
+
+
+def _parse_counts(text: str) -> tuple[str, ...]:
+    """Return `HOST:COUNT` items as they are written. Raises ValueError."""
+    items = tuple(item.strip() for item in text.split(",") if item.strip())
+    if not all(_COUNTS.fullmatch(item) for item in items):
+        raise ValueError(text)
+    return items
+
+
+_LIMITS = (
+    integer_key("max.connections", 0, INT_MAX, INT_MAX, "The connections open at once."),
+    integer_key(
+        "max.connection.creation.rate", 1, INT_MAX, INT_MAX, "The new connections a second."
+    ),
+    integer_key("max.connections.per.ip", 0, INT_MAX, INT_MAX, "The connections of one address."),
+    TopicKey(
+        "max.connections.per.ip.overrides",
+        ConfigType.STRING,
+        (),
+        _parse_counts,
+        "a list of HOST:COUNT",
+        (),
+        "The same for some addresses.",
+    ),
+)
+"""Limits of connections; see KIP-402 and KIP-612."""
+
 _RATE = "Bytes a second that this broker {} for throttled replicas, see `{}`."
 _OWN_KEYS = tuple(
     integer_key(name, 0, LONG_MAX, LONG_MAX, description)
@@ -84,7 +116,7 @@ def _broker_keys() -> dict[str, BrokerKey]:
     """Return the dynamic broker keys by name, in alphabetical order."""
     found = {
         key.name: BrokerKey(key.name, key.type, key.default, key.description, key.rule, key)
-        for key in _OWN_KEYS
+        for key in (*_OWN_KEYS, *_LIMITS)
     }
     for key in TOPIC_KEYS.values():
         for name, factor in key.broker_keys:
@@ -115,8 +147,13 @@ def validate_broker_config(overrides: Mapping[str, str], *, one_broker: bool) ->
     Raises KafkaError: INVALID_CONFIG names the key and the valid values; INVALID_REQUEST if the key
     cannot change while the broker runs.
     """
+    check_listener_keys(overrides, one_broker=one_broker)
     for name in sorted(overrides):
-        key = BROKER_KEYS.get(name)
+        listener_key = dynamic_listener_key(name)
+        if listener_key in STORE_KEYS:
+            # Whether a store can be used is known only to the broker that has the files.
+            continue
+        key = BROKER_KEYS.get(listener_key or name)
         if key is None:
             message = f"{name} cannot change while brokers run: set it in their files and restart"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -19,7 +19,8 @@ Invariants:
   own store: OpenSSL, which reads files alone, gets it by one in memory.
 - A client that must show a certificate is verified against the trust store and nothing else.
 - A connection whose handshake fails ends with one line in the log that says why. A peer that is
-  slow in its handshake holds no thread.
+  slow in its handshake holds no thread. Where a listener has limits of its own, no handshake
+  begins before its connection is let in.
 - Stores that cannot be used after a change leave the context before it in force.
 
 Sources: Apache Kafka's DefaultSslEngineFactory and SslPrincipalMapper; KIP-371, KIP-651, RFC 2253,
@@ -27,7 +28,8 @@ RFC 8446. Rows S2 and S8 of the requirements.
 """
 
 from raftctl.security.tls._client_stores import ClientStores, PemFiles
+from raftctl.security.tls._connection import TlsConnection
 from raftctl.security.tls._endpoints import TlsClient, TlsListener
 from raftctl.security.tls._node import NodeTls
 
-__all__ = ["ClientStores", "NodeTls", "PemFiles", "TlsClient", "TlsListener"]
+__all__ = ["ClientStores", "NodeTls", "PemFiles", "TlsClient", "TlsConnection", "TlsListener"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from raftctl.security.tls._handshakes import HANDSHAKE_S
 
@@ -49,6 +49,16 @@ def describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+class Gate(Protocol):
+    """Decides when the handshake of an accepted connection begins."""
+
+    def arrived(self, connection: TlsConnection) -> None:
+        """Take a connection, whose `begin` or `abort` is to be called, perhaps at once."""
+
+    def gone(self) -> None:
+        """Forget the connection, which has ended before its handshake was done."""
+
+
 class TlsConnection(asyncio.BufferedProtocol):
     """One connection. Its `inner` protocol is connected when the handshake is done."""
 
@@ -62,11 +72,13 @@ class TlsConnection(asyncio.BufferedProtocol):
         server_hostname: str | None = None,
         on_shaken: Callable[[TlsConnection], str | None],
         on_failed: Callable[[TlsConnection, str], None],
+        gate: Gate | None = None,
     ) -> None:
         """Speak as the client of `server_hostname`, or as a server without one.
 
-        `on_shaken` may return a reason to refuse the peer; `on_failed` takes why there will be no
-        connection, that one too. `scratch` is where the event loop puts what comes in.
+        The handshake begins at once, or when a `gate` has called `begin`. `on_shaken` may return a
+        reason to refuse the peer; `on_failed` takes why there will be no connection, that one too.
+        `scratch` is where the event loop puts what comes in.
         """
         self._is_client = server_hostname is not None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -81,6 +93,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._scratch = scratch
         self._on_shaken = on_shaken
         self._on_failed = on_failed
+        self._gate = gate
         self._loop = asyncio.get_running_loop()
         self.raw: asyncio.Transport | None = None
         self._transport = _InnerTransport(self)
@@ -117,8 +130,22 @@ class TlsConnection(asyncio.BufferedProtocol):
     # --- what the event loop calls --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
+        """Begin the handshake, or ask the gate."""
         self.raw = cast("asyncio.Transport", transport)
+        if self._gate is None:
+            self._begin()
+            return
+        # Unread until then: what comes waits in the system's buffers.
+        self.raw.pause_reading()
+        self._gate.arrived(self)
+
+    def begin(self) -> None:
+        """Begin the handshake, once."""
+        if self.raw is not None and not self._closing:
+            self.raw.resume_reading()
+            self._begin()
+
+    def _begin(self) -> None:
         self._timer = self._loop.call_later(HANDSHAKE_S, self._too_slow)
         self._handshakes.wait(self)
         if self._is_client:
@@ -166,6 +193,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         self.raw, self._closing = None, True
         if self._shaking:
             self._report("it closed the connection in its TLS handshake")
+            if self._gate is not None:
+                self._gate.gone()
         else:
             self.inner.connection_lost(exc)
 

@@ -10,10 +10,11 @@ to import as a node to start, and a node without TLS needs none of them.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from raftctl.errors import ConfigError
-from raftctl.security.tls._connection import RECEIVE_BYTES, TlsConnection
+from raftctl.security.tls._connection import RECEIVE_BYTES, Gate, TlsConnection
 from raftctl.security.tls._mapping import PrincipalMapper
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 class _Loaded(NamedTuple):
     """What came of loading the stores."""
 
+    settings: TlsSettings
     stamp: Stamp
     outcome: ssl.SSLContext | ConfigError
 
@@ -61,7 +63,7 @@ class ReloadedContext:
         self._runtime = runtime
         self._handshakes = handshakes
         self._log = log
-        self._stamp = self._look()
+        self._loaded, self._stamp = settings, self._look(settings)
         self.newest = make(settings)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -76,6 +78,12 @@ class ReloadedContext:
                 remedy="chmod 600, or 640 with the node's group",
             )
 
+    def update(self, settings: TlsSettings) -> None:
+        """Take up other settings; the context stays until one is made of them."""
+        if settings != self._settings:
+            self._settings = settings
+            self._look_aside()
+
     def _watch(self) -> None:
         self._timer = self._loop.call_later(RELOAD_S, self._look_aside)
 
@@ -85,9 +93,9 @@ class ReloadedContext:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> Stamp:
+    def _look(self, settings: TlsSettings) -> Stamp:
         found: list[tuple[str, int | None]] = []
-        for store in (self._settings.keystore, self._settings.truststore):
+        for store in (settings.keystore, settings.truststore):
             if store.location:
                 try:
                     found.append((store.location, self._runtime.files.modified_ms(store.location)))
@@ -97,26 +105,30 @@ class ReloadedContext:
 
     def _look_aside(self) -> None:
         if not self._handshakes.is_closed:
-            self._handshakes.run(self._load_if_changed).add_done_callback(self._take)
+            load = partial(self._load_if_changed, self._settings, self._loaded, self._stamp)
+            self._handshakes.run(load).add_done_callback(self._take)
 
-    def _load_if_changed(self) -> _Loaded | None:
-        """Make a context if a file has changed; called on a worker."""
-        stamp = self._look()
-        if stamp == self._stamp:
+    def _load_if_changed(
+        self, settings: TlsSettings, loaded: TlsSettings, last: Stamp
+    ) -> _Loaded | None:
+        """Make a context if the settings or a file have changed; called on a worker."""
+        stamp = self._look(settings)
+        if (settings, stamp) == (loaded, last):
             return None
         try:
-            return _Loaded(stamp, self._make(self._settings))
+            return _Loaded(settings, stamp, self._make(settings))
         except ConfigError as error:
-            return _Loaded(stamp, error)
+            return _Loaded(settings, stamp, error)
 
     def _take(self, future: asyncio.Future[_Loaded | None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._watch()
         loaded = future.result()
-        if loaded is None:
+        if loaded is None or loaded.settings != self._settings:
+            # Settings that came meanwhile are loaded by a call of their own.
             return
-        self._stamp = loaded.stamp
+        self._loaded, self._stamp = loaded.settings, loaded.stamp
         if isinstance(loaded.outcome, ConfigError):
             self._log.error(
                 "certificates_not_reloaded", reason=str(loaded.outcome), effect="the old ones stay"
@@ -152,13 +164,20 @@ class TlsListener:
         self._log = log
         self._scratch = memoryview(bytearray(RECEIVE_BYTES))
 
+    def update(self, settings: TlsSettings) -> None:
+        """Take up other stores; connections that are made from then on have them."""
+        self._context.update(settings)
+
     def wrap(
-        self, inner: asyncio.BaseProtocol, identify: Callable[[str | None], None]
+        self,
+        inner: asyncio.BaseProtocol,
+        identify: Callable[[str | None], None],
+        gate: Gate | None = None,
     ) -> TlsConnection:
         """Return the protocol of an accepted connection, with another inside.
 
         `identify` takes the principal's name by the peer's certificate, None if it has shown none,
-        before `inner` is connected.
+        before `inner` is connected. The handshake begins when `gate` says so, without one at once.
         """
 
         return TlsConnection(
@@ -168,6 +187,7 @@ class TlsListener:
             self._scratch,
             on_shaken=lambda connection: self._refusal(connection, identify),
             on_failed=self._failed,
+            gate=gate,
         )
 
     def _refusal(
@@ -200,6 +220,10 @@ class TlsClient:
         self._context = context
         self._handshakes = handshakes
         self._scratch = memoryview(bytearray(RECEIVE_BYTES))
+
+    def update(self, settings: TlsSettings) -> None:
+        """Take up other stores; connections that are made from then on have them."""
+        self._context.update(settings)
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
         """Connect, and return the protocol once the handshake is done; OSError if that fails."""

@@ -34,6 +34,13 @@ class NodeTls:
         context = self._context(server_context, settings, name, log)
         return TlsListener(settings, name, context, self.handshakes, log)
 
+    async def check(self, settings: TlsSettings, name: str) -> None:
+        """Load the stores of a listener for nobody; ConfigError as `listener`."""
+        from raftctl.security.tls._contexts import server_context
+
+        files = self._runtime.files
+        await self.handshakes.run(lambda: server_context(settings, files, name))
+
     def client(self, settings: TlsSettings, name: str) -> TlsClient:
         """Load the stores for connecting to listeners of a name; ConfigError as `listener`."""
         from raftctl.security.tls._contexts import client_context

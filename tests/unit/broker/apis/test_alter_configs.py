@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from broker.protocol.versions import SERVED, ApiKey
+from broker.server import ListenerConfigs
 from raftctl.errors import ErrorCode
+from raftctl.runtime.real import RealRuntime
+from raftctl.security.tls import NodeTls
+from tests.kit.certificates import Authority
 from tests.unit.broker.apis.asking import ask
 from tests.unit.broker.apis.controlled import ControlledBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 HIDDEN = "s3cret"
 
@@ -46,7 +55,7 @@ async def described(broker: ControlledBroker, kind: int, name: str) -> dict[str,
     return {entry["name"]: entry for entry in result["configs"]}
 
 
-def sources(entry: dict[str, Any]) -> list[tuple[str, str, int]]:
+def sources(entry: dict[str, Any]) -> list[tuple[str, str | None, int]]:
     return [(one["name"], one["value"], one["source"]) for one in entry["synonyms"]]
 
 
@@ -244,3 +253,96 @@ async def test_no_description_holds_a_secret(monkeypatch: pytest.MonkeyPatch) ->
     shown = entries["listener.name.login.ssl.keystore.location"]
     assert (shown["value"], shown["is_sensitive"]) == ("/etc/login.p12", False)
     assert entries["ssl.keystore.location"]["value"] == "/etc/keys.p12"
+
+
+# --- listeners (KIP-226) --------------------------------------------------------------------------
+
+PREFIX = "listener.name.plaintext."
+LOCATION = f"{PREFIX}ssl.keystore.location"
+PASSWORD = f"{PREFIX}ssl.keystore.password"
+MAX = f"{PREFIX}max.connections"
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[ControlledBroker]:
+    """With a listener of TLS, whose store has a password."""
+    issued = Authority().issue()
+    for name in ("old", "newer"):
+        issued.pkcs12(tmp_path / f"{name}.p12", HIDDEN)
+    keys: dict[str, Any] = {
+        "listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT",
+        f"{PREFIX}ssl.keystore.type": "PKCS12",
+        LOCATION: str(tmp_path / "old.p12"),
+        PASSWORD: HIDDEN,
+        f"{PREFIX}ssl.client.auth": "none",
+    }
+    broker, runtime = ControlledBroker(**keys), RealRuntime()
+    tls = NodeTls(runtime, broker.log)
+    configs = ListenerConfigs(broker.config, tls, lambda _: None, broker.log)
+    broker.metadata.listener_configs = configs
+    broker.context = replace(broker.context, listener_configs=configs)
+    yield broker
+    tls.close()
+    runtime.close()
+
+
+async def outcome(broker: ControlledBroker, name: str, key: str, value: str) -> tuple[int, str]:
+    """(error code, message) of setting a config of a broker, or of all."""
+    answer = await ask(broker, 44, 1, altering(4, name, (key, 0, value)))
+    (found,) = answer["responses"]
+    return found["error_code"], found["error_message"] or ""
+
+
+@pytest.mark.req("S2")
+async def test_a_store_of_a_listener_changes(secured: ControlledBroker, tmp_path: Path) -> None:
+    newer = str(tmp_path / "newer.p12")
+    assert await outcome(secured, "1", LOCATION, newer) == (0, "")
+    assert await outcome(secured, "1", PASSWORD, HIDDEN) == (0, "")
+    entries = await described(secured, 4, "1")
+    assert sources(entries[LOCATION]) == [
+        (LOCATION, newer, 2),
+        (LOCATION, str(tmp_path / "old.p12"), 4),
+    ]
+    assert sources(entries[PASSWORD]) == [(PASSWORD, None, 2), (PASSWORD, None, 4)]
+    assert (entries[PASSWORD]["is_sensitive"], entries[PASSWORD]["config_type"]) == (True, 9)
+    assert not entries[LOCATION]["read_only"]
+    assert entries[f"{PREFIX}ssl.client.auth"]["read_only"]
+    code, text = await outcome(secured, "1", PASSWORD, "another")
+    assert code == ErrorCode.INVALID_REQUEST
+    assert "another" not in text
+    assert HIDDEN not in str(secured.logged.entries)
+
+
+@pytest.mark.req("S5")
+async def test_limits_of_a_listener_may_be_those_of_all_brokers(secured: ControlledBroker) -> None:
+    assert await outcome(secured, "", MAX, "5") == (0, "")
+    entries = await described(secured, 4, "")
+    assert (entries[MAX]["value"], entries[MAX]["config_source"]) == ("5", 3)
+    assert sources((await described(secured, 4, "1"))[MAX]) == [(MAX, "5", 3)]
+    assert await outcome(secured, "", "max.connections", "7") == (0, "")
+    assert (await described(secured, 4, "1"))["max.connections"]["value"] == "7"
+
+
+@pytest.mark.req("S2", "S8")
+@pytest.mark.parametrize(
+    ("name", "key", "value", "text"),
+    [
+        ("", LOCATION, "/x", "at default cluster level, broker id must be specified"),
+        ("1", "ssl.keystore.location", "/x", "only per-listener using the listener prefix"),
+        ("1", LOCATION, "/nowhere.p12", "/nowhere.p12"),
+        ("2", MAX, "5", "Unexpected broker id, expected 1, but received 2"),
+        ("1", "listeners", "PLAINTEXT://:1", "Raft-based metadata quorum"),
+        ("1", "advertised.listeners", "PLAINTEXT://h:1", "cannot change while brokers run"),
+        ("1", f"{PREFIX}ssl.client.auth", "required", "for existing listener PLAINTEXT"),
+        ("1", f"{PREFIX}plain.sasl.jaas.config", "x", "for existing listener PLAINTEXT"),
+        ("1", "listener.name.other.max.connections", "5", "there is no such listener"),
+        ("1", MAX, "-1", "max.connections"),
+        ("1", "max.connections.per.ip.overrides", "here", "HOST:COUNT"),
+        ("1", "principal.builder.class", "x", "cannot change while brokers run"),
+    ],
+)
+async def test_what_of_listeners_cannot_change(
+    secured: ControlledBroker, name: str, key: str, value: str, text: str
+) -> None:
+    code, told = await outcome(secured, name, key, value)
+    assert (code, text in told) == (ErrorCode.INVALID_REQUEST, True), told

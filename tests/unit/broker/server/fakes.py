@@ -7,6 +7,7 @@ import io
 import random
 import struct
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from broker.log.batches.record_batch import HEADER_BYTES, parse_header
 from broker.protocol import codec
 from broker.quotas import ClientQuotas, StoredQuotas
 from broker.replication.fetcher import Connector
-from broker.server import ConnectionLimits, Listeners
+from broker.server import ConnectionLimits, ListenerConfigs, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
     AppendResult,
@@ -89,6 +90,7 @@ class Publishing(MetadataCache):
         self.transactions: TransactionCoordinator | None = None
         self.quotas: ClientQuotas | None = None
         self.limits: ConnectionLimits | None = None
+        self.listener_configs: ListenerConfigs | None = None
 
     def publish(self, image: MetadataImage) -> None:
         """Takes a newer image."""
@@ -99,6 +101,8 @@ class Publishing(MetadataCache):
             self.transactions.publish(image)
         if self.quotas is not None:
             self.quotas.publish(image)
+        if self.listener_configs is not None:
+            self.listener_configs.publish(image)
         if self.limits is not None:
             self.limits.publish(image)
 
@@ -451,6 +455,9 @@ async def running_with(
     broker = FakeBroker(**keys)
     tls = NodeTls(RealRuntime(), broker.log)
     listeners = Listeners(broker.config, broker.limits, broker.log, make_sender, tls)
+    configs = ListenerConfigs(broker.config, tls, listeners.reconfigure, broker.log)
+    broker.metadata.listener_configs = configs
+    broker.context = replace(broker.context, listener_configs=configs)
     endpoint, *others = await listeners.bind(broker.serve_on)
     broker.port = endpoint.port
     broker.other_ports = [other.port for other in others]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from broker.server import _connection_limits as limits_module
-from tests.unit.broker.server.fakes import connected, running
+from tests.kit.certificates import Authority
+from tests.unit.broker.server.fakes import connected, running, running_with
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.unit.broker.server.fakes import Client, FakeBroker
 
 pytestmark = pytest.mark.req("S5")
@@ -62,13 +66,66 @@ async def test_an_address_may_have_a_bound_of_its_own() -> None:
 
 
 async def test_a_listener_may_have_a_bound_of_its_own() -> None:
+    """As with Apache Kafka, who comes when it is reached waits until another has gone."""
     keys: dict[str, Any] = {"listener.name.clients.max.connections": "1"}
-    async with running(**TWO, **keys) as broker, connected(broker) as client:
+    async with running(**TWO, **keys) as broker, AsyncExitStack() as stack:
+        async with connected(broker) as client:
+            await answered(client)
+            next_one = await stack.enter_async_context(connected(broker))
+            waiting = asyncio.ensure_future(answered(next_one))
+            async with connected(broker, broker.other_ports[0]) as another_broker:
+                await answered(another_broker)
+            assert not waiting.done()
+        await asyncio.wait_for(waiting, 5)
+        assert reasons(broker) == []
+
+
+async def test_who_waits_for_a_broker_that_is_full_comes_in_the_order_of_arrival() -> None:
+    async with running(max_connections="1") as broker, AsyncExitStack() as stack:
+        order: list[int] = []
+
+        async def come_in(client: Client, number: int) -> None:
+            await answered(client)
+            order.append(number)
+
+        clients = [await stack.enter_async_context(connected(broker)) for _ in range(3)]
+        coming = [asyncio.ensure_future(come_in(one, n)) for n, one in enumerate(clients)]
+        for count, client in enumerate(clients, start=1):
+            await coming[count - 1]
+            assert order == list(range(count))
+            client.writer.close()
+
+
+async def test_a_broker_comes_in_by_its_own_listener_where_all_is_full() -> None:
+    async with running(**TWO, max_connections="1") as broker, connected(broker) as client:
         await answered(client)
-        async with connected(broker) as refused:
-            assert await refused.ended()
         async with connected(broker, broker.other_ports[0]) as another_broker:
             await answered(another_broker)
+            assert await client.ended()
+        assert reasons(broker) == ["max.connections is reached, and another broker connects"]
+
+
+async def test_connections_of_tls_are_counted_before_their_handshake(tmp_path: Path) -> None:
+    """One that never shakes hands takes a slot, and one that waits for a slot no handshake."""
+    keys = {
+        "listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": Authority().issue().store(tmp_path / "node.pem"),
+        "max.connections": "1",
+    }
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with running_with(keys) as broker:
+        async with connected(broker):
+            await asyncio.sleep(0.05)
+            shaking = asyncio.ensure_future(
+                asyncio.open_connection("127.0.0.1", broker.port, ssl=context)
+            )
+            await asyncio.sleep(0.1)
+            assert not shaking.done()
+        _, writer = await asyncio.wait_for(shaking, 5)
+        writer.close()
+        assert broker.failures == []
 
 
 async def test_connections_that_come_too_fast_wait_their_turn() -> None:

@@ -235,19 +235,6 @@ async def test_a_client_of_tls_at_a_plain_listener_is_named_so() -> None:
         assert reasons(broker) == ["it speaks TLS, and the listener does not"]
 
 
-async def test_limits_count_connections_of_tls(stores: Stores) -> None:
-    async with serving(stores, {"max.connections": "1"}) as broker:
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", broker.port, ssl=stores.context()
-        )
-        writer.write(b"\0\0\0\x0b\0\x12\0\0\0\0\0\7\0\1x")
-        await reader.readexactly(4)
-        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-            await _ask(broker.port, stores.context())
-        assert reasons(broker) == ["max.connections is reached"]
-        writer.transport.abort()
-
-
 async def test_stores_that_cannot_be_used_are_an_error_at_start(stores: Stores) -> None:
     keys = {"ssl.keystore.location": "/nowhere.pem"}
     with pytest.raises(ConfigError, match=r"/nowhere.pem cannot be read .* name a readable file"):

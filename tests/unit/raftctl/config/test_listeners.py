@@ -290,6 +290,10 @@ def test_no_complaint_holds_a_secret(
             {"max.connections.per.ip.overrides": "10.0.0.1"},
             r"overrides: '10\.0\.0\.1' is malformed",
         ),
+        (
+            {"listener.name.login.max.connections": "-1"},
+            r"listener\.name\.login\.max\.connections=-1 is out of bounds",
+        ),
     ],
 )
 def test_what_a_listener_lacks_is_an_error(changes: dict[str, str], complaint: str) -> None:
