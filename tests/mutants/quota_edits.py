@@ -78,7 +78,8 @@ EDITS = (
         "broker.server._connection_limits:ConnectionLimits._has_slot",
         "len(self._connections) < self._connections_max",
         "True",
-        f"{_SERVER}test_connection.py::test_connections_beyond_the_limit_wait",
+        f"{_SERVER}test_connection_limits.py"
+        "::test_listeners_of_clients_share_the_bound_of_the_broker",
     ),
     Edit(
         "who_waits_for_a_connection_to_go_is_forgotten",
@@ -97,8 +98,8 @@ EDITS = (
     ),
     Edit(
         "another_store_of_a_listener_is_not_loaded",
-        "security.tls._endpoints:ReloadedContext.update",
-        "self._look_aside()",
+        "broker.server._connection:Listeners.reconfigure",
+        "tls.update(settings)",
         "pass",
         f"{_SERVER}test_listener_configs.py::test_another_store_is_in_force_for_new_connections",
     ),

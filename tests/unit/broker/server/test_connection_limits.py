@@ -105,6 +105,23 @@ async def test_a_broker_comes_in_by_its_own_listener_where_all_is_full() -> None
         assert reasons(broker) == ["max.connections is reached, and another broker connects"]
 
 
+async def test_listeners_of_clients_share_the_bound_of_the_broker() -> None:
+    keys: dict[str, Any] = {
+        "listeners": "ONE://127.0.0.1:0,OTHER://127.0.0.1:0,BROKERS://127.0.0.1:0",
+        "listener_security_protocol_map": "ONE:PLAINTEXT,OTHER:PLAINTEXT,BROKERS:PLAINTEXT",
+        "inter_broker_listener_name": "BROKERS",
+        "max_connections": "1",
+    }
+    async with running(**keys) as broker, connected(broker) as client:
+        await answered(client)
+        async with connected(broker, broker.other_ports[0]) as next_one:
+            waiting = asyncio.ensure_future(answered(next_one))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            client.writer.close()
+            await asyncio.wait_for(waiting, 5)
+
+
 async def test_connections_of_tls_are_counted_before_their_handshake(tmp_path: Path) -> None:
     """One that never shakes hands takes a slot, and one that waits for a slot no handshake."""
     keys = {
