@@ -18,6 +18,7 @@ Invariants:
 - A watch misses nothing and repeats nothing; offsets that the log no longer holds are an
   error.
 - A lock's waiter is woken when its own turn has come or its place is gone: no herd.
+- Nothing is read or written without a right, by rules no older than the request (row S6).
 - An error says in `done` whether the write may have been done all the same.
 
 Sources: Chubby (locks, sequencers); etcd v3 (watch from a revision);
@@ -29,10 +30,12 @@ from raftctl.kv._follower import KvFollower
 from raftctl.kv._http import KvApi
 from raftctl.kv._index import KeyIndex
 from raftctl.kv._json import BODY_BYTES_MAX
+from raftctl.kv._rights import REQUESTER
 from raftctl.kv._watch import KvWatches
 
 __all__ = [
     "BODY_BYTES_MAX",
+    "REQUESTER",
     "KeyIndex",
     "KvApi",
     "KvEventLog",

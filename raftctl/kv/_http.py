@@ -17,6 +17,8 @@ from raftctl.ids import uuid_text
 from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
 from raftctl.kv._json import BadFieldError, Fields, error_response
+from raftctl.kv._rights import READ, WRITE, KeyRights, requester_of
+from raftctl.kv._rules import KvRules
 from raftctl.metadata.requests.kv import (
     ANY_VERSION,
     NO_TOKEN,
@@ -46,8 +48,9 @@ if TYPE_CHECKING:
     from raftctl.quorum import RaftDriver
     from raftctl.rpc import RpcClient
     from raftctl.runtime.api import Runtime
+    from raftctl.security import Authorizer
 
-    Endpoint = Callable[[Fields], Awaitable[dict[str, Any]]]
+    Endpoint = Callable[[Fields, KeyRights], Awaitable[dict[str, Any]]]
 
 PATH = "/api/v1/kv"
 TIMEOUT_MS = 10_000
@@ -86,7 +89,10 @@ class KvApi:
         follower: KvFollower,
         index: KeyIndex,
         runtime: Runtime,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        """Without an authorizer everybody may use all keys."""
+        self._authorizer = authorizer
         self._service = service
         self._driver = driver
         self._peers = peers
@@ -96,6 +102,7 @@ class KvApi:
 
     def routes(self) -> list[web.RouteDef]:
         """Return what to mount in the node's application."""
+        rules = KvRules(self._ask, self.confirmed_image)
         return [
             web.get(f"{PATH}/get", self._answering(self._get)),
             web.get(f"{PATH}/list", self._answering(self._list)),
@@ -109,6 +116,9 @@ class KvApi:
             web.post(f"{PATH}/lock", self._answering(self._lock)),
             web.post(f"{PATH}/unlock", self._answering(self._unlock)),
             web.get(f"{PATH}/lock", self._answering(self._holder)),
+            web.get(f"{PATH}/rules", self._answering(rules.list)),
+            web.post(f"{PATH}/rules/add", self._answering(rules.add)),
+            web.post(f"{PATH}/rules/remove", self._answering(rules.remove)),
         ]
 
     def _answering(
@@ -116,13 +126,18 @@ class KvApi:
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             try:
-                return web.json_response(await endpoint(await Fields.of(request)))
+                rights = self.rights(request)
+                return web.json_response(await endpoint(await Fields.of(request), rights))
             except RefusedWriteError as error:
                 return error_response(error, version=error.version)
             except (BadFieldError, KafkaError) as error:
                 return error_response(error)
 
         return answer
+
+    def rights(self, request: web.Request) -> KeyRights:
+        """Return what the client may do that has sent a request."""
+        return KeyRights(self._authorizer, requester_of(request), self.confirmed_image)
 
     async def _ask(self, request: ControllerRequest, *, writes: bool = True) -> Any:
         """The active controller's answer.
@@ -165,18 +180,20 @@ class KvApi:
 
     # --- keys -------------------------------------------------------------------------------------
 
-    async def _get(self, fields: Fields) -> dict[str, Any]:
+    async def _get(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         key = fields.text("key")
         fields.end()
+        await rights.require(READ, key)
         found = await self._ask(KvGetRequest(key), writes=False)
         if found.value is None:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"key: there is no {key}")
         return {"key": key, **value_fields(found.value), "version": found.version}
 
-    async def _list(self, fields: Fields) -> dict[str, Any]:
+    async def _list(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         prefix, after = fields.text("prefix", ""), fields.text("after", "")
         limit = fields.number("limit", 100, 1, PAGE_MAX)
         fields.end()
+        await rights.require_prefix(READ, prefix)
         await self.confirmed_image()
         keys, image = await self._index.page(prefix, after, limit + 1)
         entries: list[dict[str, Any]] = []
@@ -191,54 +208,65 @@ class KvApi:
         page = {"keys": entries, "offset": image.offset}
         return {**page, "next": entries[-1]["key"]} if more else page
 
-    async def _put(self, fields: Fields) -> dict[str, Any]:
+    async def _put(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         key, value = fields.text("key"), _value(fields)
         guard = _guard(fields)
         fields.end()
+        await _require_write(rights, key, guard)
         return _written(key, await self._ask(_write(key, value, guard)))
 
-    async def _cas(self, fields: Fields) -> dict[str, Any]:
+    async def _cas(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         key, value = fields.text("key"), _value(fields)
         version, expected = _expectation(fields)
         guard = _guard(fields)
         fields.end()
+        await _require_write(rights, key, guard, expected)
         request = _write(key, value, guard, version, expected)
         return _written(key, await self._ask(request))
 
-    async def _delete(self, fields: Fields) -> dict[str, Any]:
+    async def _delete(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         key = fields.text("key")
         version = fields.number("expected_version", ANY_VERSION, 0, LONG_MAX)
         expected = fields.bytes_or_none("expected_value")
         guard = _guard(fields)
         fields.end()
+        await _require_write(rights, key, guard, expected)
         return _written(key, await self._ask(_write(key, None, guard, version, expected)))
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    async def _open_session(self, fields: Fields) -> dict[str, Any]:
+    async def _open_session(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         session_id = fields.id_or_none("session") or self._runtime.uuid()
         timeout_ms = fields.number("timeout_ms", SESSION_TIMEOUT_MS, 0, LONG_MAX)
         fields.end()
+        await rights.require_some(WRITE)
         opened = await self._ask(KvOpenSessionRequest(session_id, timeout_ms))
         return {"session": uuid_text(session_id), "timeout_ms": opened.timeout_ms}
 
-    async def _heartbeat(self, fields: Fields) -> dict[str, Any]:
+    async def _heartbeat(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         session_id = fields.id("session")
         fields.end()
+        await rights.require_some(WRITE)
         beaten = await self._ask(KvHeartbeatRequest(session_id))
         _check_session(session_id, beaten.error)
         return {"session": uuid_text(session_id), "timeout_ms": beaten.timeout_ms}
 
-    async def _close_session(self, fields: Fields) -> dict[str, Any]:
+    async def _close_session(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
+        """Its keys and locks go with it: who may not write them may not close it."""
         session_id = fields.id("session")
         fields.end()
+        await rights.require_some(WRITE)
+        session = self._follower.image.coordination.sessions.get(session_id)
+        if session is not None:
+            await rights.require(WRITE, *session.keys, *session.locks)
         closed = await self._ask(KvCloseSessionRequest(session_id))
         _check_session(session_id, closed.error)
         return {"session": uuid_text(session_id)}
 
-    async def _session(self, fields: Fields) -> dict[str, Any]:
+    async def _session(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         session_id = fields.id("session")
         fields.end()
+        await rights.require_some(READ)
         image = await self.confirmed_image()
         session = image.coordination.sessions.get(session_id)
         if session is None:
@@ -246,17 +274,18 @@ class KvApi:
         return {
             "session": uuid_text(session_id),
             "timeout_ms": session.timeout_ms,
-            "keys": list(session.keys),
-            "locks": list(session.locks),
+            "keys": rights.allowed(READ, session.keys),
+            "locks": rights.allowed(READ, session.locks),
         }
 
     # --- locks ------------------------------------------------------------------------------------
 
-    async def _lock(self, fields: Fields) -> dict[str, Any]:
+    async def _lock(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         lock, session_id = fields.text("lock"), fields.id("session")
         value = fields.bytes_or_none("value") or b""
         wait_ms = fields.number("wait_ms", 0, 0, WAIT_MS_MAX)
         fields.end()
+        await rights.require(WRITE, lock)
         place = await self._ask(KvLockRequest(lock, session_id, value))
         _check_session(session_id, place.error)
         holder = place.holder
@@ -276,21 +305,23 @@ class KvApi:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, why)
         return token
 
-    async def _unlock(self, fields: Fields) -> dict[str, Any]:
+    async def _unlock(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         lock, token = fields.text("lock"), fields.number("token", NO_TOKEN, 0, LONG_MAX)
         fields.end()
         if token == NO_TOKEN:
             raise BadFieldError("token", "is missing")
+        await rights.require(WRITE, lock)
         released = await self._ask(KvUnlockRequest(lock, token))
         if released.error != ErrorCode.NONE:
             raise KafkaError(released.error, f"token: {token} neither holds {lock} nor waits")
         return {"lock": lock}
 
-    async def _holder(self, fields: Fields) -> dict[str, Any]:
+    async def _holder(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         lock = fields.text("lock")
         other_than = fields.number("other_than", ANY_VERSION, NO_TOKEN, LONG_MAX)
         wait_ms = fields.number("wait_ms", 0, 0, WAIT_MS_MAX)
         fields.end()
+        await rights.require(READ, lock)
         image = await self.confirmed_image()
         if wait_ms and other_than != ANY_VERSION:
             try:
@@ -299,13 +330,27 @@ class KvApi:
             except TimeoutError:
                 pass
             image = self._follower.image
+            rights.check(READ, lock)
         queue = image.coordination.queue(lock)
         document: dict[str, Any] = {"lock": lock, "waiting": max(0, len(queue) - 1)}
         if queue:
             token, session_id, value = queue[0]
-            holder = {"token": token, "session": uuid_text(session_id), **value_fields(value)}
+            holder = {"token": token, **value_fields(value)}
+            if rights.allowed(WRITE, [lock]):
+                # Who has the id may end the session, and the lock with it.
+                holder["session"] = uuid_text(session_id)
             document["holder"] = holder
         return {**document, "offset": image.offset}
+
+
+async def _require_write(
+    rights: KeyRights, key: str, guard: Guard, expected: bytes | None = None
+) -> None:
+    """WRITE on the key; READ on what the answer says something of: the value, the lock's holder."""
+    await rights.require(WRITE, key)
+    seen = (*(() if expected is None else (key,)), *(() if guard[1] is None else (guard[1],)))
+    if seen:
+        await rights.require(READ, *seen)
 
 
 def _not_answered(why: str, *, writes: bool) -> KafkaError:

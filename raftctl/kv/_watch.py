@@ -3,7 +3,8 @@
 The first line says where the watch begins, and from then on every line says in `next` from which
 offset on to watch again should the connection end: nothing is missed or seen twice. A watcher that
 does not read is no burden, since the log buffers for it; one that does not take what was written to
-it in time is cut off, and resumes.
+it in time is cut off, and resumes. The rules are asked before each piece: a watcher whose right is
+revoked sees nothing that comes later.
 """
 
 from __future__ import annotations
@@ -20,15 +21,14 @@ from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
 from raftctl.kv._http import PATH
 from raftctl.kv._json import BadFieldError, Fields, error_response
+from raftctl.kv._rights import READ
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
     from raftctl.kv._events import KvChunk, KvEventLog
     from raftctl.kv._follower import KvFollower
-    from raftctl.metadata.image import MetadataImage
-
-    Confirmed = Callable[[], Awaitable[MetadataImage]]
+    from raftctl.kv._rights import Confirmed, KeyRights
 
 WATCHES_MAX = 1_000
 """At once on one node."""
@@ -44,9 +44,17 @@ CONTROL_RECORDS_MAX = 1_000
 class KvWatches:
     """The watches of one node."""
 
-    def __init__(self, events: KvEventLog, follower: KvFollower, confirmed: Confirmed) -> None:
-        """`confirmed` gives an image that shows all that was committed before the call."""
+    def __init__(
+        self,
+        events: KvEventLog,
+        follower: KvFollower,
+        confirmed: Confirmed,
+        rights: Callable[[web.Request], KeyRights],
+    ) -> None:
+        """`confirmed` gives an image that shows all that was committed before the call; `rights`
+        what the client of a request may do."""
         self._events = events
+        self._rights = rights
         self._confirmed = confirmed
         self._follower = follower
         self._watching: dict[asyncio.Task[Any], None] = {}
@@ -63,7 +71,7 @@ class KvWatches:
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         try:
             fields = await Fields.of(request)
-            watch = await self._begin(fields)
+            watch = await self._begin(fields, self._rights(request))
         except (BadFieldError, KafkaError) as error:
             return error_response(error, start_offset=self._events.start_offset)
         task = asyncio.current_task()
@@ -75,19 +83,23 @@ class KvWatches:
             if task is not None:
                 del self._watching[task]
 
-    async def _begin(self, fields: Fields) -> _Watch:
+    async def _begin(self, fields: Fields, rights: KeyRights) -> _Watch:
         key, prefix = fields.text_or_none("key"), fields.text_or_none("prefix")
         start = fields.number("from", FROM_NOW, 0, LONG_MAX)
         fields.end()
         if key is not None and prefix is not None:
             raise BadFieldError("prefix", "give it or key")
+        if key is not None:
+            await rights.require(READ, key)
+        else:
+            await rights.require_prefix(READ, prefix or "")
         offset = self._follower.image.offset + 1 if start == FROM_NOW else start
         await self._check_is_known(offset)
         if len(self._watching) >= WATCHES_MAX:
             why = f"there are {WATCHES_MAX} watches on this node: ask another"
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, why)
         self._events.read(offset)  # an error is better sent before the answer has begun
-        return _Watch(key, prefix or "", offset)
+        return _Watch(key, prefix or "", offset, rights)
 
     async def _check_is_known(self, offset: int) -> None:
         """KafkaError: OFFSET_OUT_OF_RANGE for what no log of this cluster has come to.
@@ -119,6 +131,9 @@ class KvWatches:
         """Write what is there, or wait for more."""
         try:
             chunk = self._events.read(watch.offset)
+            if chunk.events:
+                await self._follower.reached(chunk.events[-1].offset)  # with the rules before it
+            watch.check_right()
         except KafkaError as error:
             lost = {"type": "error", "error": error.code.name, "message": error.message}
             await lines.write({**lost, "start_offset": self._events.start_offset})
@@ -147,11 +162,19 @@ class KvWatches:
 class _Watch:
     """What one watcher wants, and where it is."""
 
-    def __init__(self, key: str | None, prefix: str, offset: int) -> None:
+    def __init__(self, key: str | None, prefix: str, offset: int, rights: KeyRights) -> None:
+        self._rights = rights
         self._key = key
         self._prefix = prefix
         self.offset = offset
         """Of the first record that it has not seen."""
+
+    def check_right(self) -> None:
+        """Raise KafkaError(CLUSTER_AUTHORIZATION_FAILED) if it may not see them any more."""
+        if self._key is not None:
+            self._rights.check(READ, self._key)
+        else:
+            self._rights.check_prefix(READ, self._prefix)
 
     def events(self, chunk: KvChunk) -> Iterator[dict[str, Any]]:
         """The events that it wants."""

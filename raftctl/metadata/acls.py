@@ -17,7 +17,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class ResourceType(enum.IntEnum):
-    """Type of an entry's resource, as the Kafka protocol numbers it."""
+    """Type of an entry's resource, as the Kafka protocol numbers it, and one of our own."""
 
     TOPIC = 2
     GROUP = 3
@@ -25,7 +25,12 @@ class ResourceType(enum.IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+    KEY = 100
+    """A key or a lock of the key/value API. Kafka's protocol does not have it: its requests neither
+    make such entries nor show them."""
 
+
+KAFKA_RESOURCE_TYPES = frozenset(ResourceType) - {ResourceType.KEY}
 
 DENIED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -66,6 +71,10 @@ class Operation(enum.IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
+KEY_OPERATIONS = (Operation.ALL, Operation.READ, Operation.WRITE)
+"""The operations on a key; to delete one is to write it."""
+
+
 class Permission(enum.IntEnum):
     """What an entry does with an operation."""
 
@@ -76,13 +85,18 @@ class Permission(enum.IntEnum):
 def matches(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:
     """Return whether the filter matches this entry."""
     return (
-        wanted.resource_type in (ANY, rule.resource_type)
+        _is_of_type(wanted.resource_type, rule.resource_type)
         and wanted.operation in (ANY, rule.operation)
         and wanted.permission_type in (ANY, rule.permission_type)
         and wanted.principal in (None, rule.principal)
         and wanted.host in (None, rule.host)
         and _names(wanted, rule)
     )
+
+
+def _is_of_type(wanted: int, of_rule: int) -> bool:
+    """Return whether a filter's type is the rule's. ANY is any type that Kafka's clients know."""
+    return wanted == of_rule or (wanted == ANY and of_rule in KAFKA_RESOURCE_TYPES)
 
 
 def _names(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:

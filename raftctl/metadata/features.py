@@ -33,13 +33,14 @@ METADATA_VERSION = 7
 """The newest level of the metadata's records. 1: brokers, topics, configs, keys and values; 2: also
 client quotas, access control lists and SCRAM credentials; 3: also sessions of keys and values, and
 locks; 4: also replicas' log directories; 5: also transactions; 6: also registrations of
-controllers; 7: also delegation tokens."""
+controllers; 7: also delegation tokens, and rules on keys."""
 SECURITY_LEVEL = 2
 COORDINATION_LEVEL = 3
 DIRECTORIES_LEVEL = 4
 TRANSACTIONS_LEVEL = 5
 CONTROLLERS_LEVEL = 6
 TOKENS_LEVEL = 7
+KEY_RULES_LEVEL = 7
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     ELR_FEATURE: (0, 1),

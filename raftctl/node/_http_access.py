@@ -1,8 +1,8 @@
 """Who may use a controller's listener: rules on the cluster, for RPC and HTTP alike (row S6).
 
 A peer's RPC may change the quorum and claim any node id, so it needs CLUSTER_ACTION, as with Apache
-Kafka's controllers. What is read over HTTP needs DESCRIBE, and all else ALTER. Signs of life are
-for everybody.
+Kafka's controllers. What is read over HTTP needs DESCRIBE, and all else ALTER. Keys and values have
+rules of their own (`raftctl.kv`). Signs of life are for everybody.
 
 A page of another site in a user's browser is kept out in two ways. A request that it sends to this
 address has an `Origin`. If its own name is made to resolve to this address, the browser takes this

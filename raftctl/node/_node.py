@@ -355,9 +355,11 @@ class Node:
             follower=follower,
             index=index,
             runtime=self._runtime,
+            authorizer=self.authorizer,
         )
         app.add_routes(api.routes())
-        KvWatches(KvEventLog(driver), follower, api.confirmed_image).mount(app)
+        events = KvEventLog(driver)
+        KvWatches(events, follower, api.confirmed_image, api.rights).mount(app)
 
         async def end_waiting(app: web.Application) -> None:
             follower.close()

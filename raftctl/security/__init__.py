@@ -6,7 +6,7 @@ operation on a resource. Brokers and controllers ask the same authorizer, each w
 metadata image.
 
     Principal, Requester, Action   what an authorizer is asked with
-    Authorizer                     the plug-in: publish, authorize, authorize_by_resource_type
+    Authorizer                     the plug-in: publish, authorize, and by prefix and by type
     StandardAuthorizer             decides by the rules of the image; writes the audit log
     load_authorizer                finds one by `authorizer.class.name`
 

@@ -82,6 +82,9 @@ class Authorizer(Protocol):
     def authorize(self, requester: Requester, action: Action) -> bool:
         """Return whether the requester may do the action."""
 
+    def authorize_prefix(self, requester: Requester, action: Action) -> bool:
+        """Return whether the requester may do it on all resources with a prefix, the name."""
+
     def authorize_by_resource_type(
         self, requester: Requester, operation: Operation, resource_type: ResourceType
     ) -> bool:

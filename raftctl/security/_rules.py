@@ -148,6 +148,18 @@ class RuleIndex:
         """Return what the rules of the resource say; None if it has no rule at all."""
         return self._types[resource_type].decide(_subjects(principal, host), operation, name)
 
+    def decide_prefix(
+        self,
+        principal: str,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        prefix: str,
+    ) -> Decision | None:
+        """Return what the rules say of all names with a prefix; None if none has a rule."""
+        subjects = _subjects(principal, host)
+        return self._types[resource_type].decide_prefix(subjects, operation, prefix)
+
     def decide_by_type(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> Match | None:
@@ -257,9 +269,52 @@ class _TypeIndex:
         self, subjects: Sequence[Subject], operation: Operation, name: str
     ) -> Decision | None:
         """Return what the rules of a resource say of the subjects: one that denies wins."""
+        return self._decide(self._matching(name), subjects, operation)
+
+    def decide_prefix(
+        self, subjects: Sequence[Subject], operation: Operation, prefix: str
+    ) -> Decision | None:
+        """Return what the rules say of all names with a prefix.
+
+        One rule must allow all of them, and none may deny any of them.
+        """
+        decision = self._decide(self._covering(prefix), subjects, operation)
+        denying = _DENYING[operation]
+        for pattern_type, pattern, rules in self._within(prefix):
+            decision = decision or _NOTHING_ALLOWS
+            for subject in subjects:
+                if denied := rules.get(subject, 0) & denying:
+                    return Decision(False, self._match(pattern_type, pattern, subject, denied))
+        return decision
+
+    def _covering(self, prefix: str) -> Iterator[tuple[PatternType, str, _Rules]]:
+        """Return the patterns that match each name with a prefix, with their rules."""
+        if (rules := self._literal.get(WILDCARD)) is not None:
+            yield _LITERAL, WILDCARD, rules
+        for length, names in self._prefixes.items():
+            if (rules := names.get(prefix[:length])) is not None:
+                yield _PREFIXED, prefix[:length], rules
+
+    def _within(self, prefix: str) -> Iterator[tuple[PatternType, str, _Rules]]:
+        """Return the patterns that match some of the names with a prefix and not others."""
+        for name, rules in self._literal.items():
+            if name != WILDCARD and name.startswith(prefix):
+                yield _LITERAL, name, rules
+        for length, names in self._prefixes.items():
+            if length > len(prefix):
+                for name, rules in names.items():
+                    if name.startswith(prefix):
+                        yield _PREFIXED, name, rules
+
+    def _decide(
+        self,
+        patterns: Iterable[tuple[PatternType, str, _Rules]],
+        subjects: Sequence[Subject],
+        operation: Operation,
+    ) -> Decision | None:
         allowing, denying = _ALLOWING[operation], _DENYING[operation]
         decision: Decision | None = None
-        for pattern_type, pattern, rules in self._matching(name):
+        for pattern_type, pattern, rules in patterns:
             decision = decision or _NOTHING_ALLOWS
             for subject in subjects:
                 mask = rules.get(subject, 0)

@@ -57,6 +57,7 @@ class StandardAuthorizer:
         self._index = RuleIndex()
         self._decisions: dict[tuple[Requester, Action], Decision] = {}
         self._by_type: dict[tuple[Requester, int, int], Decision] = {}
+        self._by_prefix: dict[tuple[Requester, Action], Decision] = {}
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take up the rules that have changed; those of a delta from elsewhere are read whole."""
@@ -67,7 +68,7 @@ class StandardAuthorizer:
             self._change(before, delta.changed_acls)
         else:
             self._index = RuleIndex(image.acls.values())
-        self._decisions, self._by_type = {}, {}
+        self._decisions, self._by_type, self._by_prefix = {}, {}, {}
         invariant(len(self._index) == len(image.acls), "the index has the rules of the image")
 
     def _change(
@@ -90,13 +91,35 @@ class StandardAuthorizer:
             if len(self._decisions) >= DECISIONS_MAX:
                 self._decisions.clear()
             self._decisions[requester, action] = decision
-        if (
-            self._logs_allowed and action.log_if_allowed
-            if decision.allowed
-            else self._logs_denied and action.log_if_denied
-        ):
-            self._write(requester, *action[:3], decision)
+        if self._is_logged(action, decision):
+            self._write(requester, *action[:2], f"LITERAL:{action.resource_name}", decision)
         return decision.allowed
+
+    def authorize_prefix(self, requester: Requester, action: Action) -> bool:
+        """Return whether the requester may do it on all resources with a prefix, the name."""
+        decision = self._by_prefix.get((requester, action))
+        if decision is None:
+            decision = self._decide_prefix(requester, action)
+            if len(self._by_prefix) >= DECISIONS_MAX:
+                self._by_prefix.clear()
+            self._by_prefix[requester, action] = decision
+        if self._is_logged(action, decision):
+            self._write(requester, *action[:2], f"PREFIXED:{action.resource_name}", decision)
+        return decision.allowed
+
+    def _is_logged(self, action: Action, decision: Decision) -> bool:
+        if decision.allowed:
+            return self._logs_allowed and action.log_if_allowed
+        return self._logs_denied and action.log_if_denied
+
+    def _decide_prefix(self, requester: Requester, action: Action) -> Decision:
+        principal, host = requester
+        if principal in self._super_users:
+            return _SUPER_USER
+        if self._rules is None:
+            return _NO_IMAGE
+        found = self._index.decide_prefix(str(principal), host, *action[:3])
+        return self._by_default if found is None else found
 
     def _decide(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str
@@ -140,10 +163,10 @@ class StandardAuthorizer:
         requester: Requester,
         operation: Operation,
         resource_type: ResourceType,
-        name: str | None,
+        pattern: str | None,
         decision: Decision,
     ) -> None:
-        """Write a line of the audit log; a name of None is some resource of the type."""
+        """Write a line of the audit log; a pattern of None is some resource of the type."""
         self._log.log(
             logging.DEBUG if decision.allowed else logging.INFO,
             "access_allowed" if decision.allowed else "access_denied",
@@ -151,8 +174,8 @@ class StandardAuthorizer:
             host=requester.host,
             operation=operation.name,
             resource=f"some {resource_type.name}"
-            if name is None
-            else f"{resource_type.name}:LITERAL:{name}",
+            if pattern is None
+            else f"{resource_type.name}:{pattern}",
             because=str(decision.because),
         )
 

@@ -46,6 +46,13 @@ class ListedActions:
         self.asked.append((requester, action))
         return action[:3] not in self.denied
 
+    def authorize_prefix(self, requester: Requester, action: Action) -> bool:
+        """See `raftctl.security.Authorizer`."""
+        self.asked.append((requester, action))
+        return not any(
+            one[:2] == action[:2] and one[2].startswith(action.resource_name) for one in self.denied
+        )
+
     def authorize_by_resource_type(
         self, requester: Requester, operation: Operation, resource_type: ResourceType
     ) -> bool:

@@ -35,14 +35,14 @@ EDITS = (
     ),
     Edit(
         "first_rule_that_allows_wins_over_a_deny",
-        f"{_RULES}_TypeIndex.decide",
+        f"{_RULES}_TypeIndex._decide",
         "if denied := mask & denying:",
         "if not decision.allowed and (denied := mask & denying):",
         f"{_DECIDES}[a wider deny wins]",
     ),
     Edit(
         "deny_does_not_win",
-        f"{_RULES}_TypeIndex.decide",
+        f"{_RULES}_TypeIndex._decide",
         "if denied := mask & denying:",
         "if (denied := mask & denying) and not mask & allowing:",
         f"{_DECIDES}[deny wins]",
@@ -120,14 +120,14 @@ EDITS = (
     Edit(
         "decision_outlives_the_rules",
         f"{_STANDARD}publish",
-        "self._decisions, self._by_type = {}, {}",
+        "self._decisions, self._by_type, self._by_prefix = {}, {}, {}",
         "self._by_type = {}",
         f"{_UNIT}test_no_decision_outlives_the_rules",
     ),
     Edit(
         "decision_by_type_outlives_the_rules",
         f"{_STANDARD}publish",
-        "self._decisions, self._by_type = {}, {}",
+        "self._decisions, self._by_type, self._by_prefix = {}, {}, {}",
         "self._decisions = {}",
         f"{_UNIT}test_no_decision_outlives_the_rules",
     ),
@@ -175,7 +175,7 @@ EDITS = (
     ),
     Edit(
         "denials_of_lists_are_logged",
-        f"{_STANDARD}authorize",
+        f"{_STANDARD}_is_logged",
         "and action.log_if_denied",
         "",
         f"{_UNIT}test_the_audit_log_has_only_what_is_asked_for",

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from broker.apis.administration._forwarding import ask, forward, result_of
 from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.acls import Operation, PatternType, ResourceType, matches
+from raftctl.metadata.acls import (
+    ANY,
+    KAFKA_RESOURCE_TYPES,
+    Operation,
+    PatternType,
+    ResourceType,
+    matches,
+)
 from raftctl.metadata.requests.admin import ItemOutcome
 from raftctl.metadata.requests.security import (
     AclBinding,
@@ -82,7 +89,7 @@ def _rule(rule: AccessControlEntryRecord) -> wire.AclDescription:
 def _filter(body: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFilter:
     # Version 0 knows literal names alone; prefixes came with KIP-290.
     return AclFilter(
-        body["resource_type_filter"],
+        _resource_type(body["resource_type_filter"]),
         body["resource_name_filter"],
         body.get("pattern_type_filter", PatternType.LITERAL),
         body["principal_filter"],
@@ -90,6 +97,12 @@ def _filter(body: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFilter
         body["operation"],
         body["permission_type"],
     )
+
+
+def _resource_type(number: int) -> int:
+    """Return a type of the request; 0, which is none, unless Kafka has it: rules on keys are not
+    for Kafka's clients, which could not read them."""
+    return number if number == ANY or number in KAFKA_RESOURCE_TYPES else 0
 
 
 async def handle_create(
@@ -104,7 +117,7 @@ async def handle_create(
 
 def _binding(one: wire.AclCreation) -> AclBinding:
     return AclBinding(
-        one["resource_type"],
+        _resource_type(one["resource_type"]),
         one["resource_name"],
         one.get("resource_pattern_type", PatternType.LITERAL),
         one["principal"],

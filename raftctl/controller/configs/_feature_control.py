@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from raftctl.controller._cluster_control import unregister_all
 from raftctl.controller._result import ControllerResult, admin_result
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import ResourceType
 from raftctl.metadata.features import (
     CONTROLLERS_LEVEL,
     COORDINATION_LEVEL,
     DIRECTORIES_LEVEL,
     ELR_FEATURE,
+    KEY_RULES_LEVEL,
     METADATA_VERSION_FEATURE,
     SECURITY_LEVEL,
     SUPPORTED,
@@ -185,6 +187,7 @@ def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
     held = {
         "client quotas": (SECURITY_LEVEL, image.client_quotas),
         "access control lists": (SECURITY_LEVEL, image.acls),
+        "rules on keys": (KEY_RULES_LEVEL, _has_key_rules(image)),
         "SCRAM credentials": (SECURITY_LEVEL, image.scram),
         "delegation tokens": (TOKENS_LEVEL, image.tokens),
         "sessions": (COORDINATION_LEVEL, image.coordination.sessions),
@@ -206,6 +209,10 @@ def _has_directories(image: MetadataImage) -> bool:
     """Return whether any partition has log directories: only then a lower level loses them."""
     topics = image.topics.topics.values()
     return any(partition.directories for topic in topics for partition in topic.partitions.values())
+
+
+def _has_key_rules(image: MetadataImage) -> bool:
+    return any(rule.resource_type == ResourceType.KEY for rule in image.acls.values())
 
 
 def _refused(message: str) -> KafkaError:

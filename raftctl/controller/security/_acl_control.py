@@ -1,10 +1,11 @@
-"""Access control lists (row C12): entries are stored, and not enforced yet.
+"""Access control lists (row C12): the entries by which authorizers decide.
 
 The id of an entry is a hash of its fields, so an equal entry is the same record. A random id would
 store an entry twice when a client repeats a request whose response was lost.
 
 An entry names one principal, one host, one operation and one resource, by a literal name or by a
 prefix. A filter of a deletion may also leave a field open, or match any pattern that covers a name.
+Entries on keys are this project's own; only a filter that names their type matches them.
 
 Sources: KIP-11, KIP-140 (requests), KIP-290 (prefixes).
 """
@@ -19,13 +20,14 @@ from raftctl.controller._result import ControllerResult, admin_result
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.acls import (
     CLUSTER_NAME,
+    KEY_OPERATIONS,
     Operation,
     PatternType,
     Permission,
     ResourceType,
     matches,
 )
-from raftctl.metadata.features import SECURITY_LEVEL, require_level
+from raftctl.metadata.features import KEY_RULES_LEVEL, SECURITY_LEVEL, require_level
 from raftctl.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from raftctl.metadata.requests.admin import ItemOutcome
 from raftctl.metadata.requests.security import (
@@ -61,7 +63,8 @@ def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerR
     outcomes = []
     for binding in request.bindings:
         try:
-            require_level(image, SECURITY_LEVEL)
+            is_of_key = binding.resource_type == ResourceType.KEY
+            require_level(image, KEY_RULES_LEVEL if is_of_key else SECURITY_LEVEL)
             _check(binding)
         except KafkaError as error:
             outcomes.append(ItemOutcome(error.code, error.message))
@@ -100,6 +103,8 @@ def _check(binding: AclBinding) -> None:
         problem = f"principal must be TYPE:NAME, such as User:alice, not {binding.principal!r:.100}"
     elif binding.operation not in list(Operation):
         problem = f"operation must be 2 to {max(Operation)}, not {binding.operation}"
+    elif binding.resource_type == ResourceType.KEY and binding.operation not in KEY_OPERATIONS:
+        problem = "The operation on a key is READ, WRITE or ALL"
     elif binding.permission_type not in list(Permission):
         problem = f"permission_type must be 2 (deny) or 3 (allow), not {binding.permission_type}"
     elif binding.resource_type == ResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:

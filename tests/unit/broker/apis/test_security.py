@@ -9,6 +9,7 @@ import pytest
 
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
+from raftctl.metadata.requests.security import AclBinding, CreateAclsRequest
 from tests.unit.broker.apis.asking import ask
 from tests.unit.broker.apis.controlled import ControlledBroker
 
@@ -135,6 +136,21 @@ async def test_rules(broker: ControlledBroker, version: int) -> None:
     assert sorted(one["operation"] for one in gone["matching_acls"]) == [3, 4]
     (left,) = (await ask(broker, 29, version, ANYTHING))["resources"]
     assert left["resource_name"] == "u"
+
+
+@pytest.mark.req("S4", "S6")
+async def test_rules_on_keys_are_not_for_kafkas_clients(broker: ControlledBroker) -> None:
+    of_key = AclBinding(100, "app/", 4, "User:a", "*", 3, 3)
+    broker.cluster.handle(CreateAclsRequest((of_key,)))
+    broker.publish()
+    keys = ANYTHING | {"resource_type_filter": 100}
+    for wanted in (ANYTHING, keys):
+        assert (await ask(broker, 29, 3, wanted))["resources"] == []
+        (none,) = (await ask(broker, 31, 3, {"filters": [wanted]}))["filter_results"]
+        assert none["matching_acls"] == []
+    made = await ask(broker, 30, 3, {"creations": [rule("User:a", 3) | {"resource_type": 100}]})
+    assert [one["error_code"] for one in made["results"]] == [ErrorCode.INVALID_REQUEST]
+    assert len(broker.cluster.image.acls) == 1
 
 
 async def test_rules_that_nobody_enforces_are_refused() -> None:

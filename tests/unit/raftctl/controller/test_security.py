@@ -10,9 +10,14 @@ import pytest
 
 from raftctl.errors import ErrorCode
 from raftctl.metadata.acls import matches
-from raftctl.metadata.features import METADATA_VERSION_FEATURE
+from raftctl.metadata.features import KEY_RULES_LEVEL, METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
-from raftctl.metadata.requests.admin import SAFE_DOWNGRADE, FeatureUpdate, UpdateFeaturesRequest
+from raftctl.metadata.requests.admin import (
+    SAFE_DOWNGRADE,
+    AdminResponse,
+    FeatureUpdate,
+    UpdateFeaturesRequest,
+)
 from raftctl.metadata.requests.security import (
     AclBinding,
     AclFilter,
@@ -190,6 +195,7 @@ def test_what_a_filter_means(pattern: int, name: str | None, expected: set[AclBi
         (AclBinding(2, "t", 3, "User:a", "*", 1, 3), "operation"),
         (AclBinding(2, "t", 3, "User:a", "*", 3, 1), "permission_type"),
         (AclBinding(4, "my-cluster", 3, "User:a", "*", 3, 3), "kafka-cluster"),
+        (AclBinding(100, "t", 3, "User:a", "*", 5, 3), "READ, WRITE or ALL"),
         (AclBinding(2, "t" * 40_000, 3, "User:a", "*", 3, 3), "longer"),
     ],
 )
@@ -198,6 +204,29 @@ def test_bad_rules(cluster: Cluster, bad: AclBinding, told: str) -> None:
     assert (refused.error, taken.error) == (ErrorCode.INVALID_REQUEST, ErrorCode.NONE)
     assert told in refused.message
     assert len(cluster.image.acls) == 1
+
+
+@pytest.mark.req("S6")
+def test_rules_on_keys_are_for_filters_that_name_them(cluster: Cluster) -> None:
+    of_key = AclBinding(100, "app/", 4, "User:alice", "*", 3, 3)
+    assert created(cluster, of_key, READ_T) == [ErrorCode.NONE] * 2
+    assert deleted(cluster, ANYTHING).results[0].bindings == (READ_T,)
+    keys = AclFilter(100, None, 1, None, None, 1, 1)
+    assert deleted(cluster, keys).results[0].bindings == (of_key,)
+
+
+@pytest.mark.req("S6", "C11")
+def test_rules_on_keys_need_a_level_that_has_them(cluster: Cluster) -> None:
+    of_key = AclBinding(100, "app/", 4, "User:alice", "*", 3, 3)
+    created(cluster, of_key)
+    down = FeatureUpdate(METADATA_VERSION_FEATURE, KEY_RULES_LEVEL - 1, SAFE_DOWNGRADE)
+    refused = cluster.handle(UpdateFeaturesRequest((down,)))
+    assert isinstance(refused, AdminResponse)
+    assert refused.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "rules on keys" in refused.message
+    deleted(cluster, AclFilter(100, None, 1, None, None, 1, 1))
+    cluster.admin(UpdateFeaturesRequest((down,)))
+    assert created(cluster, of_key, READ_T) == [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NONE]
 
 
 def test_a_filter_that_means_nothing(cluster: Cluster) -> None:

@@ -16,9 +16,11 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.kv import KvFollower
 from raftctl.kv import _follower as kv_follower
 from raftctl.kv import _watch as kv_watch
+from raftctl.kv._rights import KeyRights
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import KvLockRecord, KvSessionRecord, RemoveKvLockRecord
 from raftctl.runtime.connector import LoopConnector
+from raftctl.security import ANONYMOUS, Requester
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -417,8 +419,9 @@ async def test_a_watcher_whom_the_log_has_left_behind_is_told() -> None:
     events: Any = Compacted()
     lines: Any = Lines()
     images = Images()
-    watches = kv_watch.KvWatches(events, images.follower, images.confirmed)
-    await watches._step(lines, kv_watch._Watch(None, "", 7))
+    rights = KeyRights(None, Requester(ANONYMOUS, "127.0.0.1"), images.confirmed)
+    watches = kv_watch.KvWatches(events, images.follower, images.confirmed, lambda _: rights)
+    await watches._step(lines, kv_watch._Watch(None, "", 7, rights))
     (told,) = written
     assert (told["type"], told["error"]) == ("error", "OFFSET_OUT_OF_RANGE")
     assert told["start_offset"] == 40
