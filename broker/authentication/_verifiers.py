@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
-import importlib.util
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from raftctl.errors import ConfigError
 from raftctl.security.delegation_tokens import TokenSecret, token_credential
 from raftctl.security.sasl import (
     OAUTHBEARER,
@@ -19,19 +16,13 @@ from raftctl.security.sasl import (
     plain_passwords,
 )
 from raftctl.security.sasl.scram import SCRAM_IDS, ScramCredential, ScramKeys
-from raftctl.security.sasl.tokens import (
-    IssuerKeys,
-    TokenRules,
-    TokenValidator,
-    check_url,
-    read_document,
-)
+from raftctl.security.sasl.tokens import TokenIssuer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from raftctl.config import NodeConfig
-    from raftctl.config.security import OAuthBearerSettings, SaslSettings
+    from raftctl.config.security import SaslSettings
     from raftctl.metadata.image import MetadataImage
     from raftctl.runtime.api import Runtime
     from raftctl.security.sasl import ServerMechanism
@@ -39,9 +30,6 @@ if TYPE_CHECKING:
 TOKEN_KEYS_MAX = 1_024
 """Delegation tokens whose keys are kept, by mechanism: to derive them takes some milliseconds. The
 time shows who does it that there is a token of this id, which nobody guesses."""
-JWKS_KEY = "sasl.oauthbearer.jwks.endpoint.url"
-_REMEDY = "write the issuer's public keys there, as a JWKS"
-
 
 class Verifiers:
     """Those of one listener. `begin` starts an exchange with one client."""
@@ -63,9 +51,9 @@ class Verifiers:
         secret = TokenSecret.of(config)
         self._token_keys = None if secret is None else lru_cache(TOKEN_KEYS_MAX)(secret.scram_keys)
         """Mechanism and id of a delegation token to the salt and the keys of its login."""
-        self._issuer: _Issuer | None = None
+        self._issuer: TokenIssuer | None = None
         if (bearer := settings.mechanisms.get(OAUTHBEARER)) is not None:
-            self._issuer = _Issuer(bearer.oauthbearer, runtime)
+            self._issuer = TokenIssuer(bearer.oauthbearer, runtime)
         plain = settings.mechanisms.get(PLAIN)
         self._credentials = Credentials(
             plain_passwords(None if plain is None else plain.jaas),
@@ -77,7 +65,7 @@ class Verifiers:
     def begin(self, mechanism: str) -> ServerMechanism:
         """Return the server's side of an exchange."""
         if mechanism == OAUTHBEARER and self._issuer is not None:
-            self._issuer.keys.refresh_if_old()
+            self._issuer.refresh_if_old()
         return make_server(mechanism, self._credentials, self._runtime.uuid().hex)
 
     async def start(self) -> None:
@@ -87,19 +75,17 @@ class Verifiers:
         there later: until then nobody logs in with a token.
         """
         if self._issuer is not None:
-            await self._issuer.keys.refresh()
-            if self._issuer.url.startswith("file:") and not self._issuer.keys.are_known:
-                raise ConfigError(f"{JWKS_KEY}={self._issuer.url}: no keys are there: {_REMEDY}")
+            await self._issuer.start()
 
     async def refresh_keys(self) -> None:
         """Fetch the keys of the issuer again, unless that was tried a moment ago."""
         if self._issuer is not None:
-            await self._issuer.keys.refresh()
+            await self._issuer.refresh()
 
     def close(self) -> None:
         """End the worker that fetches keys."""
         if self._issuer is not None:
-            self._issuer.worker.close()
+            self._issuer.close()
 
     def _find_scram(self, mechanism: str, user: str, by_token: bool) -> ScramCredential | None:
         if by_token:
@@ -122,38 +108,7 @@ class Verifiers:
 
     def _validate_token(self, token: str, now_ms: int) -> Login:
         assert self._issuer is not None, "OAUTHBEARER is enabled with an issuer"
-        return self._issuer.validator.validate(token, now_ms)
-
-
-class _Issuer:
-    """The issuer of the tokens of one listener."""
-
-    def __init__(self, settings: OAuthBearerSettings, runtime: Runtime) -> None:
-        url = self.url = settings.jwks_endpoint_url or ""
-        if importlib.util.find_spec("joserfc") is None:
-            raise ConfigError(
-                "sasl.enabled.mechanisms has OAUTHBEARER, which needs the library joserfc: "
-                "install raftctl[oauth]"
-            )
-        try:
-            check_url(url)
-        except ValueError as error:
-            raise ConfigError(f"{JWKS_KEY}={url}: {error}") from error
-        self.worker = runtime.worker("issuer-keys")
-        self.keys = IssuerKeys(
-            lambda: self.worker.submit(partial(read_document, url, runtime.files)),
-            asyncio.get_running_loop().time,
-            runtime.log.bind(part="authentication", url=url),
-            refresh_seconds=settings.jwks_endpoint_refresh_ms / 1000,
-            pause_seconds=settings.jwks_endpoint_retry_backoff_max_ms / 1000,
-        )
-        rules = TokenRules(
-            settings.expected_audience,
-            settings.expected_issuer,
-            settings.clock_skew_s,
-            settings.sub_claim_name,
-        )
-        self.validator = TokenValidator(rules, self.keys.find)
+        return self._issuer.validate(token, now_ms)
 
 
 def _scram_secret(config: NodeConfig, cluster_id: str) -> bytes:

@@ -134,7 +134,7 @@ class NodeConfig(
         """Return the contradictions between keys, each a sentence with the key and the remedy."""
         yield from self._node_problems()
         yield from self._listener_problems()
-        yield from security_problems(self, is_broker=self.is_broker)
+        yield from security_problems(self)
         yield from self._timing_problems()
         yield from self._consumer_group_problems()
 

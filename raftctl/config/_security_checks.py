@@ -47,9 +47,9 @@ _TLS_KEYS = frozenset(map(key_of, TlsKeys.model_fields))
 _SASL_KEYS = frozenset(map(key_of, SaslKeys.model_fields))
 
 
-def security_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
+def security_problems(node: NodeListeners) -> Iterator[str]:
     """Return what is asked for and is not in force, or cannot be."""
-    yield from _protocol_problems(node, is_broker=is_broker)
+    yield from _protocol_problems(node)
     yield from _own_key_problems(node)
     yield from _idle_keys(node)
     yield from _authorizer_problems(node)
@@ -68,10 +68,10 @@ def security_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
 # --- what is not built ----------------------------------------------------------------------------
 
 
-def _protocol_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]:
+def _protocol_problems(node: NodeListeners) -> Iterator[str]:
     protocols = {name: node.security_protocol(name) for name in node.used_listeners}
     mapped = node.listener_security_protocol_map
-    for name, protocol in protocols.items():
+    for name in protocols:
         is_controllers = name in node.controller_listener_names
         if name not in mapped and not is_controllers:
             yield (
@@ -83,21 +83,6 @@ def _protocol_problems(node: NodeListeners, *, is_broker: bool) -> Iterator[str]
                 f"listener.security.protocol.map has no protocol for {name}, while other listeners "
                 f"are not PLAINTEXT: add {name}:PROTOCOL"
             )
-        spoken = (
-            _supported.CONTROLLER_PROTOCOLS if is_controllers else _supported.LISTENER_PROTOCOLS
-        )
-        if protocol not in spoken:
-            yield (
-                f"listener.security.protocol.map: {protocol} of {name} is not supported: use "
-                f"{' or '.join(sorted(spoken))}"
-            )
-    between = node.inter_broker_listener
-    protocol = node.security_protocol(between)
-    if is_broker and protocol not in _supported.BROKER_PROTOCOLS:
-        yield (
-            f"inter.broker.listener.name={between}: brokers do not speak {protocol} to each other: "
-            f"choose a listener with {' or '.join(sorted(_supported.BROKER_PROTOCOLS))}"
-        )
     if node.inter_broker_listener_name and node.security_inter_broker_protocol:
         yield (
             "security.inter.broker.protocol and inter.broker.listener.name are both set: remove "

@@ -1,18 +1,9 @@
 """What of the keys of security is in force: what is not here, a node refuses to start with.
 
-A part that makes a protocol, a mechanism or a key effective adds it here, and nowhere else.
+A part that makes a mechanism or a key effective adds it here, and nowhere else.
 """
 
 from __future__ import annotations
-
-LISTENER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-"""What clients can speak to a broker's listeners."""
-
-BROKER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-"""What brokers can speak to each other."""
-
-CONTROLLER_PROTOCOLS = frozenset({"PLAINTEXT", "SSL"})
-"""What nodes can speak to controllers."""
 
 MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
 """The mechanisms of SASL by which clients can log in."""

@@ -27,15 +27,14 @@ Sources: Chubby (locks, sequencers); etcd v3 (watch from a revision);
 
 from raftctl.kv._events import KvEventLog
 from raftctl.kv._follower import KvFollower
-from raftctl.kv._http import KvApi
+from raftctl.kv._http import PATH, KvApi
 from raftctl.kv._index import KeyIndex
 from raftctl.kv._json import BODY_BYTES_MAX
-from raftctl.kv._rights import REQUESTER
 from raftctl.kv._watch import KvWatches
 
 __all__ = [
     "BODY_BYTES_MAX",
-    "REQUESTER",
+    "PATH",
     "KeyIndex",
     "KvApi",
     "KvEventLog",

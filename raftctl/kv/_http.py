@@ -17,7 +17,7 @@ from raftctl.ids import uuid_text
 from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
 from raftctl.kv._json import BadFieldError, Fields, error_response
-from raftctl.kv._rights import READ, WRITE, KeyRights, requester_of
+from raftctl.kv._rights import READ, WRITE, KeyRights
 from raftctl.kv._rules import KvRules
 from raftctl.metadata.requests.kv import (
     ANY_VERSION,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from raftctl.quorum import RaftDriver
     from raftctl.rpc import RpcClient
     from raftctl.runtime.api import Runtime
-    from raftctl.security import Authorizer
+    from raftctl.security import Authorizer, Requester
 
     Endpoint = Callable[[Fields, KeyRights], Awaitable[dict[str, Any]]]
 
@@ -89,9 +89,11 @@ class KvApi:
         follower: KvFollower,
         index: KeyIndex,
         runtime: Runtime,
-        authorizer: Authorizer | None = None,
+        authorizer: Authorizer | None,
+        requester: Callable[[web.Request], Requester],
     ) -> None:
-        """Without an authorizer everybody may use all keys."""
+        """Without an authorizer everybody may use all keys. `requester` returns who asks."""
+        self._requester = requester
         self._authorizer = authorizer
         self._service = service
         self._driver = driver
@@ -137,7 +139,7 @@ class KvApi:
 
     def rights(self, request: web.Request) -> KeyRights:
         """Return what the client may do that has sent a request."""
-        return KeyRights(self._authorizer, requester_of(request), self.confirmed_image)
+        return KeyRights(self._authorizer, self._requester(request), self.confirmed_image)
 
     async def _ask(self, request: ControllerRequest, *, writes: bool = True) -> Any:
         """The active controller's answer.

@@ -13,30 +13,18 @@ from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
-from raftctl.security import ANONYMOUS, Action, Requester
+from raftctl.security import Action
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from aiohttp import web
-
     from raftctl.metadata.image import MetadataImage
-    from raftctl.security import Authorizer
+    from raftctl.security import Authorizer, Requester
 
     Confirmed = Callable[[], Awaitable[MetadataImage]]
 
 READ, WRITE = Operation.READ, Operation.WRITE
-REQUESTER = "raftctl.requester"
-"""Where a request of aiohttp has its requester, if the listener knows one."""
 _KEY = ResourceType.KEY
-
-
-def requester_of(request: web.Request) -> Requester:
-    """Return who asks; ANONYMOUS if the listener has not put anybody there."""
-    found = request.get(REQUESTER)
-    if isinstance(found, Requester):
-        return found
-    return Requester(ANONYMOUS, request.remote or "")
 
 
 class KeyRights:

@@ -12,22 +12,28 @@ a name, since no resolver is asked for it.
 
 from __future__ import annotations
 
+import asyncio
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.kv import PATH as KEYS_PATH
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
+from raftctl.node._logins import REFUSED
 from raftctl.rpc.codec import PATH
 from raftctl.security import ANONYMOUS, Action, Principal, Requester
+from raftctl.security.sasl import OAUTHBEARER, SaslError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Collection
 
     from aiohttp.typedefs import Middleware
+    from structlog.typing import FilteringBoundLogger
 
     from raftctl.config import NodeConfig
+    from raftctl.node._logins import ControllerLogins
     from raftctl.security import Authorizer
     from raftctl.security.tls import TlsListener
 
@@ -35,6 +41,10 @@ if TYPE_CHECKING:
 
 _OPEN = ("/healthz", "/readyz")
 _READING = ("GET", "HEAD")
+_KEYS = f"{KEYS_PATH}/"
+"""Below it rules on keys decide."""
+_REQUESTER = web.RequestKey("requester", Requester)
+_NOT_PRIVATE = "credentials are taken over TLS only, or from this machine: use SASL_SSL"
 _SHOWN = 100
 """Characters of a header in an error."""
 
@@ -66,7 +76,7 @@ def no_foreign_pages(hosts: Collection[str]) -> Middleware:
         if "Origin" in request.headers:
             return _refusal(403, "INVALID_REQUEST", "Origin: browsers are not served", "Origin")
         # Nodes name each other as they are configured, and a browser's WebSocket has an Origin.
-        if request.path not in (*_OPEN, PATH):
+        if _path(request) not in (*_OPEN, PATH):
             host = request.headers.get("Host", "")
             if not _is_address(_without_port(host)) and _normal(_without_port(host)) not in hosts:
                 why = f"Host: {host[:_SHOWN]} is no name of this node: http.allowed.hosts adds one"
@@ -74,6 +84,12 @@ def no_foreign_pages(hosts: Collection[str]) -> Middleware:
         return await handler(request)
 
     return check
+
+
+def _path(request: web.Request) -> str:
+    """Return the path of the route that answers, however the request has spelt it."""
+    resource = request.match_info.route.resource
+    return "" if resource is None else resource.canonical
 
 
 def _refusal(status: int, error: str, message: str, field: str) -> web.Response:
@@ -91,6 +107,10 @@ def _normal(host: str) -> str:
     return host.lower().removesuffix(".")
 
 
+def _is_loopback(host: str) -> bool:
+    return _is_address(host) and ip_address(host).is_loopback
+
+
 def _is_address(host: str) -> bool:
     try:
         ip_address(host)
@@ -99,34 +119,105 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def http_access(authorizer: Authorizer) -> Middleware:
-    """Return what answers 403 to a principal that the authorizer denies what it asks for."""
+def identified_by_connection(request: web.Request) -> Requester:
+    """Return who asks where connections identify: by a certificate, or nobody by name."""
+    transport = request.transport
+    found = None if transport is None else transport.get_extra_info("principal")
+    principal = found if isinstance(found, Principal) else ANONYMOUS
+    return Requester(principal, request.remote or "")
+
+
+def requester_of(request: web.Request) -> Requester:
+    """Return who asks, as the listener has identified the client."""
+    found = request.get(_REQUESTER)
+    return identified_by_connection(request) if found is None else found
+
+
+@web.middleware
+async def no_logins(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse credentials where nobody logs in: the client counts on what they promise."""
+    if "Authorization" in request.headers:
+        why = "Authorization: nobody logs in here: the controllers' listener speaks no SASL"
+        return _refusal(400, "INVALID_REQUEST", why, "Authorization")
+    return await handler(request)
+
+
+def http_logins(
+    logins: ControllerLogins, log: FilteringBoundLogger, *, is_tls: bool, delay_s: float
+) -> Middleware:
+    """Return what has each request log in; nodes do it by themselves, over their RPC.
+
+    Without TLS credentials are taken from this machine alone. A failure is answered with 401 after
+    `delay_s`; why is in the log.
+    """
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path not in _OPEN and not _is_allowed(authorizer, request):
-            document = {
-                "error": "CLUSTER_AUTHORIZATION_FAILED",
-                "message": f"{_principal(request)} may not {_operation(request).name} the cluster",
-            }
-            return web.json_response(document, status=403)
+        if _path(request) in (*_OPEN, PATH):
+            return await handler(request)
+        host = request.remote or ""
+        try:
+            if not is_tls and not _is_loopback(host):
+                raise SaslError(_NOT_PRIVATE, _NOT_PRIVATE)
+            if "Authorization" not in request.headers:
+                why = "log in: send an Authorization header"
+                raise SaslError(why, why)
+            login = await logins.log_in(request.headers["Authorization"])
+        except KafkaError as error:
+            document = {"error": error.code.name, "message": error.message}
+            return web.json_response(document, status=429)
+        except SaslError as error:
+            log.warning("http_login_failed", peer=host, path=request.path, reason=str(error))
+            await asyncio.sleep(delay_s)
+            return _unauthorized(logins, error)
+        request[_REQUESTER] = Requester(Principal.of_user(login.name), host)
         return await handler(request)
 
     return check
 
 
-def _is_allowed(authorizer: Authorizer, request: web.Request) -> bool:
-    action = Action(_operation(request), ResourceType.CLUSTER, CLUSTER_NAME)
-    return authorizer.authorize(Requester(_principal(request), request.remote or ""), action)
+def _unauthorized(logins: ControllerLogins, error: SaslError) -> web.Response:
+    document = {
+        "error": ErrorCode.SASL_AUTHENTICATION_FAILED.name,
+        "message": error.answer or REFUSED,
+    }
+    answer = web.json_response(document, status=401)
+    if set(logins.mechanisms) - {OAUTHBEARER}:
+        answer.headers.add("WWW-Authenticate", 'Basic realm="raftctl", charset="UTF-8"')
+    if OAUTHBEARER in logins.mechanisms:
+        answer.headers.add("WWW-Authenticate", 'Bearer realm="raftctl"')
+    return answer
+
+
+def http_access(authorizer: Authorizer, *, nodes_log_in: bool = False) -> Middleware:
+    """Return what answers 403 to a principal that the authorizer denies what it asks for.
+
+    Nodes that log in over their RPC are asked for there.
+    """
+    elsewhere = (*_OPEN, PATH) if nodes_log_in else _OPEN
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        path = _path(request)
+        if path not in elsewhere and not path.startswith(_KEYS):
+            operation, requester = _operation(request), requester_of(request)
+            if not may(authorizer, requester, operation):
+                document = {
+                    "error": "CLUSTER_AUTHORIZATION_FAILED",
+                    "message": f"{requester.principal} may not {operation.name} the cluster",
+                }
+                return web.json_response(document, status=403)
+        return await handler(request)
+
+    return check
+
+
+def may(authorizer: Authorizer, requester: Requester, operation: Operation) -> bool:
+    """Return whether the authorizer allows the operation on the cluster."""
+    return authorizer.authorize(requester, Action(operation, ResourceType.CLUSTER, CLUSTER_NAME))
 
 
 def _operation(request: web.Request) -> Operation:
-    if request.path == PATH:
+    if _path(request) == PATH:
         return Operation.CLUSTER_ACTION
     return Operation.DESCRIBE if request.method in _READING else Operation.ALTER
-
-
-def _principal(request: web.Request) -> Principal:
-    transport = request.transport
-    found = None if transport is None else transport.get_extra_info("principal")
-    return found if isinstance(found, Principal) else ANONYMOUS

@@ -24,8 +24,9 @@ from raftctl.metadata.codec import unpack_records
 from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
+from raftctl.node._controller_listener import ControllerListener, scram_credentials
 from raftctl.node._controller_service import ControllerService
-from raftctl.node._http_access import http_access, identified, no_foreign_pages, own_hosts
+from raftctl.node._http_access import requester_of
 from raftctl.node._registrations import (
     BrokerLifecycle,
     BrokerRunner,
@@ -44,6 +45,7 @@ from raftctl.raft import messages
 from raftctl.raft.messages import NO_NODE, LeaderEndpoint, Voter
 from raftctl.rpc import RpcClient, RpcServer, start_http
 from raftctl.security import load_authorizer
+from raftctl.security.sasl.login import node_login
 from raftctl.security.tls import NodeTls
 from raftctl.storage import load_first_records
 
@@ -243,8 +245,11 @@ class Node:
     def _connect(self, replica: Replica) -> Peers:
         """The ways to other nodes, made as they become known."""
         name = self.config.controller_listener_names[0]
-        settings = self.config.listener_security(name).tls
-        tls = None if settings is None else self._tls.client(settings, name)
+        security = self.config.listener_security(name)
+        tls = None if security.tls is None else self._tls.client(security.tls, name)
+        login = node_login(security, self._runtime)
+        if login is not None:
+            self._cleanup.callback(login.close)
 
         def connect(node_id: NodeId, endpoint: LeaderEndpoint) -> RpcClient:
             return RpcClient(
@@ -255,6 +260,7 @@ class Node:
                 node_id=self.config.node_id,
                 peer_id=max(node_id, NO_NODE),  # a stand-in stands for any node
                 tls=tls,
+                login=login,
             )
 
         own = self._own_voter(replica)
@@ -279,11 +285,23 @@ class Node:
     ) -> None:
         config = self.config
         first = load_first_records(self._runtime.files, config.metadata_directory)
+        listener = ControllerListener(
+            config,
+            self._runtime,
+            self._tls,
+            self.authorizer,
+            replica.cluster_id,
+            scram_credentials(lambda: loader.image, first),
+        )
+        self._cleanup.callback(listener.close)
+        await listener.start()
         rpc = RpcServer(
             self._runtime,
             cluster_id=replica.cluster_id,
             node_id=config.node_id,
             fail=self._fail,
+            login=listener.login,
+            login_bytes_max=listener.login_bytes_max,
         )
         changes = (*get_args(ControllerRequest), *get_args(messages.OperatorRequest))
         refusals = dict.fromkeys(changes, ErrorCode.NOT_CONTROLLER)
@@ -321,18 +339,12 @@ class Node:
             hashes=self.hashes,
             counts=counts,
         )
-        listener = config.controller_listeners[0]
-        security = config.listener_security(listener.name)
-        checks, wrap = [no_foreign_pages(own_hosts(config))], None
-        if security.tls is not None:
-            wrap = partial(identified, self._tls.listener(security.tls, listener.name))
-            if self.authorizer is not None:
-                checks.append(http_access(self.authorizer))
-        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=checks)
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         app.add_routes(api.routes())
         self._mount_kv(app, service, driver, loader, peers)
         rpc.mount(app)
-        runner, _ = await start_http(app, listener.host, listener.port, wrap=wrap)
+        address = listener.address
+        runner, _ = await start_http(app, address.host, address.port, wrap=listener.wrap)
         self._cleanup.push_async_callback(runner.cleanup)
         self._cleanup.push_async_callback(driver.resign)
 
@@ -356,6 +368,7 @@ class Node:
             index=index,
             runtime=self._runtime,
             authorizer=self.authorizer,
+            requester=requester_of,
         )
         app.add_routes(api.routes())
         events = KvEventLog(driver)

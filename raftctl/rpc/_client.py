@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import aiohttp
 from aiohttp import WSMsgType
 
+from raftctl.errors import KafkaError
 from raftctl.failures import resolve
 from raftctl.rpc._channel import CLOSE_TIMEOUT_S, Channel
 from raftctl.rpc.codec import (
@@ -28,6 +29,7 @@ from raftctl.rpc.codec import (
     FramePacker,
     FrameUnpacker,
     Hello,
+    LoginToken,
 )
 from raftctl.runtime import Deadline
 from raftctl.runtime.api import bind_log
@@ -74,6 +76,21 @@ class RpcRefused(RpcError):
         super().__init__(f"{code.name}: {message}")
 
 
+class ClientLogin(Protocol):
+    """The login of a node (`raftctl.security.sasl.login.NodeLogin`)."""
+
+    mechanism: str
+
+    async def begin(self) -> Any:
+        """Start an exchange. KafkaError if there is nothing to log in with."""
+
+    async def respond(self, mechanism: Any, challenge: bytes) -> bytes | None:
+        """Return the response to a challenge, the first of which is empty; None at the end.
+
+        KafkaError if the other side does not prove what it must.
+        """
+
+
 class RpcClient:
     """The way to one peer. Opens its connection at the first call and again after it ended."""
 
@@ -87,11 +104,13 @@ class RpcClient:
         node_id: int,
         peer_id: int = -1,
         tls: TlsClient | None = None,
+        login: ClientLogin | None = None,
     ) -> None:
         """`node_id` is this node; a peer that is not `peer_id` refuses, unless that is -1.
 
-        `tls` is there where the peer speaks it.
+        `tls` is there where the peer speaks it, `login` where it has nodes log in by SASL.
         """
+        self._login = login
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         client = runtime.random.getrandbits(CLIENT_BITS)
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, peer_id, client)
@@ -196,7 +215,7 @@ class RpcClient:
         hello = self._hello
         # Before it is known whether this one opens: the peer may have heard the hello all the same.
         self._hello = replace(hello, connection=hello.connection + 1)
-        return await open_channel(self._session, self._peer, hello)
+        return await open_channel(self._session, self._peer, hello, self._login)
 
     def _attempted(self, attempt: asyncio.Task[_Link]) -> None:
         self._attempt = None
@@ -336,8 +355,10 @@ class _Link:
             call.done(RpcUnreachable(why))
 
 
-async def open_channel(session: aiohttp.ClientSession, peer: str, hello: Hello) -> Channel:
-    """Connect to `host:port` and say hello; the session has a `LoopConnector`.
+async def open_channel(
+    session: aiohttp.ClientSession, peer: str, hello: Hello, login: ClientLogin | None = None
+) -> Channel:
+    """Connect to `host:port`, log in and say hello; the session has a `LoopConnector`.
 
     Raises RpcRefused, FrameError for an answer that is none, ClientError or OSError.
     """
@@ -350,6 +371,8 @@ async def open_channel(session: aiohttp.ClientSession, peer: str, hello: Hello) 
     connector = session.connector
     transport = connector.transport if isinstance(connector, LoopConnector) else None
     try:
+        if login is not None:
+            await _log_in(socket, login)
         await socket.send_bytes(FramePacker().pack(HELLO_ID, hello))
         _check_hello(await socket.receive())
         if transport is None or transport.is_closing():
@@ -360,9 +383,34 @@ async def open_channel(session: aiohttp.ClientSession, peer: str, hello: Hello) 
     return Channel(socket, transport, masks=True)
 
 
+async def _log_in(socket: aiohttp.ClientWebSocketResponse, login: ClientLogin) -> None:
+    """Raise RpcRefused if either side does not accept the other."""
+    try:
+        mechanism, challenge = await login.begin(), b""
+        while (response := await login.respond(mechanism, challenge)) is not None:
+            message = LoginToken(login.mechanism, response)
+            await socket.send_bytes(FramePacker().pack(HELLO_ID, message))
+            challenge = _challenge(await socket.receive())
+    except KafkaError as error:
+        raise RpcRefused(error.code, error.message) from error
+
+
+def _challenge(message: aiohttp.WSMessage) -> bytes:
+    match _frames_of(message):
+        case [(_, LoginToken(_, token))]:
+            return token
+        case [(_, Failure(code, why))]:
+            raise RpcRefused(code, why)
+        case _:
+            raise FrameError("the peer does not take logins")
+
+
+def _frames_of(message: aiohttp.WSMessage) -> list[tuple[int, Any]]:
+    return FrameUnpacker().unpack(message.data) if message.type is WSMsgType.BINARY else []
+
+
 def _check_hello(message: aiohttp.WSMessage) -> None:
-    frames = FrameUnpacker().unpack(message.data) if message.type is WSMsgType.BINARY else []
-    match frames:
+    match _frames_of(message):
         case [(_, Hello())]:
             return
         case [(_, Failure(code, why))]:

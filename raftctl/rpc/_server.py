@@ -12,9 +12,9 @@ import asyncio
 import contextlib
 from functools import partial
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from aiohttp import WSCloseCode, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, invariant
 from raftctl.failures import OF_PROGRAMS, HandingTo
@@ -26,7 +26,10 @@ from raftctl.rpc.codec import (
     PROTOCOL_VERSION,
     Failure,
     FrameError,
+    FramePacker,
+    FrameUnpacker,
     Hello,
+    LoginToken,
 )
 from raftctl.runtime.api import bind_log
 
@@ -47,9 +50,25 @@ but twice as many batches cost more than that wins (docs/benchmarks/quorum.md)."
 REQUESTS_MAX = 4096
 """Requests of one connection that wait for their answers."""
 HELLO_TIMEOUT_S = 2.0
+LOGIN_TIMEOUT_S = 5.0
+LOGIN_BYTES_MAX = 512 * 1024
+"""The largest message of a login."""
 DELAYED = "sent too long ago, perhaps: ask again"
 HEARTBEAT_S = 10.0
 """The time after which an idle peer is asked for a sign of life."""
+
+
+class PeerLogin(Protocol):
+    """The server's side of one peer's login."""
+
+    lifetime_s: float | None
+    """How long the connection may last once the peer has logged in; None: for ever."""
+
+    async def take(self, mechanism: str, token: bytes) -> tuple[bytes, bool]:
+        """Return the challenge to a message, and whether the peer has logged in.
+
+        KafkaError if it is refused.
+        """
 
 
 class RpcServer:
@@ -62,8 +81,16 @@ class RpcServer:
         cluster_id: str,
         node_id: int,
         fail: Callable[[BaseException], None] | None = None,
+        login: Callable[[str], PeerLogin] | None = None,
+        login_bytes_max: int = LOGIN_BYTES_MAX,
     ) -> None:
-        """`fail` ends the node after an `InvariantViolation` in a handler."""
+        """`fail` ends the node after an `InvariantViolation` in a handler.
+
+        `login` begins the login of a peer at a host; None if peers do not log in by SASL. A message
+        of one has at most `login_bytes_max`.
+        """
+        self._login = login
+        self._login_bytes_max = login_bytes_max
         self._log = bind_log(runtime, part="rpc")
         self._fail = fail
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id)
@@ -111,15 +138,27 @@ class RpcServer:
         await asyncio.gather(*[each.channel.close(*leaving) for each in self._connections])
 
     async def _serve(self, request: web.Request) -> web.WebSocketResponse:
+        # A channel reads messages itself: the bound of aiohttp counts before there is one.
+        longest = MESSAGE_BYTES_MAX if self._login is None else self._login_bytes_max
         socket = web.WebSocketResponse(
-            timeout=CLOSE_TIMEOUT_S, compress=False, max_msg_size=MESSAGE_BYTES_MAX
+            timeout=CLOSE_TIMEOUT_S, compress=False, max_msg_size=longest
         )
         if request.transport is None or not socket.can_prepare(request).ok:
             await socket.prepare(request)  # refuses
             return socket
+        challenge: bytes | None = None
+        login = None if self._login is None else self._login(request.remote or "")
+        if login is not None:
+            await socket.prepare(request)
+            challenge = await self._log_in(socket, login, request)
+            if challenge is None:
+                return socket
         # Before the peer learns that it may speak, so that not a byte gets past it.
         channel = Channel(socket, request.transport, masks=False)
-        await socket.prepare(request)
+        if challenge is None:
+            await socket.prepare(request)
+        else:
+            channel.send(HELLO_ID, LoginToken("", challenge))
         connection = _Connection(
             channel,
             self._hello,
@@ -130,6 +169,9 @@ class RpcServer:
             self._fail,
         )
         self._connections[connection] = None
+        if login is not None and login.lifetime_s is not None:
+            # The client connects again, and logs in.
+            asyncio.get_running_loop().call_later(login.lifetime_s, channel.abort)
         try:
             await connection.run()
         except (FrameError, TimeoutError) as error:
@@ -141,6 +183,45 @@ class RpcServer:
             connection.forget()
             await connection.channel.close()
         return socket
+
+    async def _log_in(
+        self, socket: web.WebSocketResponse, login: PeerLogin, request: web.Request
+    ) -> bytes | None:
+        """Return the last challenge once the peer has logged in; None: it was refused."""
+        try:
+            async with asyncio.timeout(LOGIN_TIMEOUT_S):
+                return await _exchange(socket, login)
+        except (FrameError, KafkaError, TimeoutError) as error:
+            why = str(error) or "no login in time"
+            self._log.warning("rpc_peer_dropped", peer=request.remote, why=why)
+            with contextlib.suppress(ConnectionError):
+                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"not logged in")
+        return None
+
+
+async def _exchange(socket: web.WebSocketResponse, login: PeerLogin) -> bytes:
+    """Answer the messages of a login; the last challenge is returned, to be sent.
+
+    Raises FrameError, and KafkaError for a login that is refused, after the peer has its answer.
+    """
+    packer, unpacker = FramePacker(), FrameUnpacker()
+    while True:
+        message = await socket.receive()
+        if message.type is not WSMsgType.BINARY:
+            raise FrameError("the connection ended before a login")
+        try:
+            match unpacker.unpack(message.data):
+                case [(_, LoginToken(mechanism, token))]:
+                    challenge, is_done = await login.take(mechanism, token)
+                case _:
+                    why = "the listener speaks SASL: log in first"
+                    raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, why)
+        except KafkaError as error:
+            await socket.send_bytes(packer.pack(HELLO_ID, Failure(error.code, error.message)))
+            raise
+        if is_done:
+            return challenge
+        await socket.send_bytes(packer.pack(HELLO_ID, LoginToken(mechanism, challenge)))
 
 
 class _Connection:

@@ -1,13 +1,14 @@
-"""Frames between nodes: the quorum's messages, the controller's requests, and two of our own.
+"""Frames between nodes: the quorum's messages, the controller's requests, and three of our own.
 
 A frame is the MessagePack array `[correlation id, type id, field, ...]`; a WebSocket message is one
 frame or several, one after the other, so that what is sent in one turn of the event loop costs one
-message. The first frame each way is a `Hello`, with correlation id 0.
+message. The first frame each way is a `Hello`, with correlation id 0. Where peers log in by SASL,
+messages of that come before it, each a `LoginToken`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgpack
@@ -47,6 +48,15 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginToken:
+    """A message of a mechanism of SASL; of either side, before the hello."""
+
+    TYPE_ID: ClassVar[int] = 92
+    mechanism: str
+    token: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """The answer to a request that was refused or failed."""
 
@@ -58,6 +68,7 @@ class Failure:
 TAGGED = (
     Hello,
     Failure,
+    LoginToken,
     *get_args(ControllerRequest),
     *get_args(ControllerResponse),
 )

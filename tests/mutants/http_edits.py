@@ -5,9 +5,45 @@ from __future__ import annotations
 from tests.mutants.edit import Edit
 
 _PAGES = "unit/raftctl/node/test_foreign_pages.py"
+_LOGINS = "unit/raftctl/node/test_controller_logins.py"
 _RULES = "unit/raftctl/kv/test_key_rules.py"
 
 EDITS = (
+    Edit(
+        "node_that_does_not_log_in_makes_calls",
+        "rpc._server:RpcServer._serve",
+        'login = None if self._login is None else self._login(request.remote or "")',
+        "login = None",
+        f"{_LOGINS}::test_a_node_that_does_not_try_to_log_in_makes_no_call",
+    ),
+    Edit(
+        "every_user_acts_as_a_node",
+        "node._logins:RpcLogin.take",
+        "self._admit(login)",
+        "pass",
+        f"{_LOGINS}::test_who_may_not_act_as_a_node_makes_no_call",
+    ),
+    Edit(
+        "credentials_of_the_format_count_for_ever",
+        "node._controller_listener:scram_credentials",
+        "formatted if known.offset < 0 else known.scram",
+        "{**known.scram, **formatted}",
+        f"{_LOGINS}::test_a_node_logs_in_by_scram_before_there_is_metadata",
+    ),
+    Edit(
+        "old_password_is_still_known",
+        "node._logins:ControllerLogins._log_in_by_password",
+        "known.credential == self._record(known.mechanism, known.login)",
+        "known.login",
+        f"{_LOGINS}::test_a_password_counts_until_it_is_changed",
+    ),
+    Edit(
+        "passwords_are_taken_in_the_clear",
+        "node._http_access:http_logins",
+        "not is_tls and not _is_loopback(host)",
+        "False",
+        f"{_LOGINS}::test_credentials_are_not_taken_from_elsewhere_without_tls",
+    ),
     Edit(
         "range_is_allowed_though_a_key_in_it_is_denied",
         "security._rules:_TypeIndex.decide_prefix",

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError, decode_response, encode_request
 from broker.protocol.versions import ApiKey
-from broker.replication.fetcher._login import broker_login
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.security.sasl.login import node_login
 from raftctl.security.tls import NodeTls
 
 if TYPE_CHECKING:
     from broker.protocol.codec import Frame, Message
-    from broker.replication.fetcher._login import BrokerLogin
     from raftctl.config import NodeConfig
     from raftctl.metadata.records import Endpoint
     from raftctl.runtime.api import Runtime
+    from raftctl.security.sasl.login import NodeLogin
     from raftctl.security.tls import TlsClient
 
 RENEWED_AFTER = 0.9
@@ -38,7 +38,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answer: asyncio.Future[Frame] | None = None
         self._correlation_id = 0
         self._loop = asyncio.get_running_loop()
-        self._login: BrokerLogin | None = None
+        self._login: NodeLogin | None = None
         self._renew_at: float | None = None
         """When to log in again, by the event loop's time (KIP-368)."""
 
@@ -60,7 +60,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await self.log_in(login, timeout_ms)
         return await self._exchange(api_key, version, message, timeout_ms)
 
-    async def log_in(self, login: BrokerLogin, timeout_ms: int) -> None:
+    async def log_in(self, login: NodeLogin, timeout_ms: int) -> None:
         """Authenticate; `call` does so again before the session expires.
 
         Raises KafkaError: what the other side refuses with, SASL_AUTHENTICATION_FAILED if it does
@@ -185,14 +185,13 @@ class Connector:
         ConfigError if the stores for TLS cannot be used.
         """
         self._config = config
-        self._login = None if runtime is None else broker_login(config, runtime)
+        security = config.listener_security(config.inter_broker_listener)
+        self._login = None if runtime is None else node_login(security, runtime)
         self._tls: NodeTls | None = None
         self._client: TlsClient | None = None
-        name = config.inter_broker_listener
-        settings = config.listener_security(name).tls
-        if runtime is not None and settings is not None:
+        if runtime is not None and security.tls is not None:
             self._tls = NodeTls(runtime, runtime.log)
-            self._client = self._tls.client(settings, name)
+            self._client = self._tls.client(security.tls, security.name)
 
     def reconfigure(self, config: NodeConfig) -> None:
         """Take up the stores of a configuration with the same listeners."""

@@ -1,7 +1,8 @@
 """Tokens of OAUTHBEARER: JSON web tokens, verified with the public keys of their issuer.
 
 `TokenValidator` decides on a token; `IssuerKeys` holds the keys and has them fetched again, with
-`read_document`. `read_token` gets a token for the side that logs in. Only
+`read_document`. A `TokenIssuer` is both, for one listener. `read_token` gets a token for the side
+that logs in. Only
 signatures by public keys are taken: a token that says `none`, or HS256 over a key that everybody
 may read, proves nothing. Sources: RFC 7519, RFC 7517; KIP-768 and Apache Kafka's BrokerJwtValidator
 for the claims.
@@ -10,10 +11,13 @@ for the claims.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from raftctl.errors import ConfigError
 from raftctl.security.sasl._documents import check_url, read_document, read_token
 from raftctl.security.sasl._mechanism import Login, SaslError, UnknownKeyError
 
@@ -22,9 +26,13 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from raftctl.config.security import OAuthBearerSettings
+    from raftctl.runtime.api import Runtime
+
 __all__ = [
     "ALGORITHMS",
     "IssuerKeys",
+    "TokenIssuer",
     "TokenRules",
     "TokenValidator",
     "check_url",
@@ -41,6 +49,8 @@ ALGORITHMS = (
 _KEY_TYPES = ("RSA", "EC", "OKP")
 _PRIVATE = ("d", "p", "q", "dp", "dq", "qi", "oth")
 _TOKEN_BYTES_MAX = 64 * 1024
+_JWKS_KEY = "sasl.oauthbearer.jwks.endpoint.url"
+_REMEDY = "write the issuer's public keys there, as a JWKS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,3 +231,58 @@ class IssuerKeys:
             self._keys = parse_keys(future.result())
         except (OSError, ValueError) as error:
             self._log.warning("issuer_keys_not_fetched", reason=type(error).__name__)
+
+
+class TokenIssuer:
+    """The issuer of the tokens of one listener."""
+
+    def __init__(self, settings: OAuthBearerSettings, runtime: Runtime) -> None:
+        """ConfigError if the library that verifies tokens is not installed."""
+        url = self._url = settings.jwks_endpoint_url or ""
+        if importlib.util.find_spec("joserfc") is None:
+            raise ConfigError(
+                "sasl.enabled.mechanisms has OAUTHBEARER, which needs the library joserfc: "
+                "install raftctl[oauth]"
+            )
+        try:
+            check_url(url)
+        except ValueError as error:
+            raise ConfigError(f"{_JWKS_KEY}={url}: {error}") from error
+        self._worker = runtime.worker("issuer-keys")
+        self._keys = IssuerKeys(
+            lambda: self._worker.submit(partial(read_document, url, runtime.files)),
+            asyncio.get_running_loop().time,
+            runtime.log.bind(part="authentication", url=url),
+            refresh_seconds=settings.jwks_endpoint_refresh_ms / 1000,
+            pause_seconds=settings.jwks_endpoint_retry_backoff_max_ms / 1000,
+        )
+        rules = TokenRules(
+            settings.expected_audience,
+            settings.expected_issuer,
+            settings.clock_skew_s,
+            settings.sub_claim_name,
+        )
+        self.validate = TokenValidator(rules, self._keys.find).validate
+        """See `TokenValidator.validate`."""
+
+    async def start(self) -> None:
+        """Fetch the keys, so that the first client need not wait for them.
+
+        ConfigError if they are in a file that has none. A server that cannot be reached may be
+        there later: until then nobody logs in with a token.
+        """
+        await self._keys.refresh()
+        if self._url.startswith("file:") and not self._keys.are_known:
+            raise ConfigError(f"{_JWKS_KEY}={self._url}: no keys are there: {_REMEDY}")
+
+    async def refresh(self) -> None:
+        """Fetch the keys, unless that was tried a moment ago."""
+        await self._keys.refresh()
+
+    def refresh_if_old(self) -> None:
+        """Begin to fetch the keys again if they are old."""
+        self._keys.refresh_if_old()
+
+    def close(self) -> None:
+        """End the worker that fetches keys."""
+        self._worker.close()

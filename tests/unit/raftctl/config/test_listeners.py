@@ -41,8 +41,6 @@ NODE = {
 
 @pytest.fixture(autouse=True)
 def _everything_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LISTENER_PROTOCOLS", "BROKER_PROTOCOLS", "CONTROLLER_PROTOCOLS"):
-        monkeypatch.setattr(_supported, name, PROTOCOLS)
     for name in ("MECHANISMS", "LOGIN_MECHANISMS"):
         monkeypatch.setattr(_supported, name, MECHANISMS)
 

@@ -23,6 +23,7 @@ from raftctl.rpc.codec import (
     FramePacker,
     FrameUnpacker,
     Hello,
+    LoginToken,
 )
 
 KINDS = [
@@ -32,6 +33,7 @@ KINDS = [
     *get_args(requests.ControllerResponse),
     Hello,
     Failure,
+    LoginToken,
 ]
 st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 # Not a number equals nothing, not even what comes back.

@@ -1,4 +1,7 @@
-"""How this broker logs in to others: `sasl.mechanism.inter.broker.protocol`."""
+"""How a node logs in to others: brokers to each other, and every node to controllers.
+
+The keys are `sasl.mechanism.inter.broker.protocol` and `sasl.mechanism.controller.protocol`.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from raftctl.config.security import Jaas
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.security.sasl import OAUTHBEARER, SaslError, make_client
-from raftctl.security.sasl.tokens import read_token
+from raftctl.security.sasl._documents import read_token
+from raftctl.security.sasl._exchange import make_client
+from raftctl.security.sasl._mechanism import OAUTHBEARER, SaslError
 
 if TYPE_CHECKING:
-    from raftctl.config import NodeConfig
-    from raftctl.config.security import MechanismSettings
+    from raftctl.config.security import ListenerSecurity, MechanismSettings
     from raftctl.runtime.api import Runtime
-    from raftctl.security.sasl import ClientMechanism
+    from raftctl.security.sasl._mechanism import ClientMechanism
 
 
-class BrokerLogin:
-    """The client's side of the exchanges of one broker.
+class NodeLogin:
+    """The client's side of the exchanges of one node.
 
     A response is made on a worker: to derive the keys of SCRAM takes some milliseconds.
     """
@@ -27,7 +30,7 @@ class BrokerLogin:
         self.mechanism = settings.name
         self._settings = settings
         self._runtime = runtime
-        self._worker = runtime.worker("broker-logins")
+        self._worker = runtime.worker("logins")
 
     async def begin(self) -> ClientMechanism:
         """Start an exchange. KafkaError(SASL_AUTHENTICATION_FAILED) if its token cannot be read."""
@@ -59,9 +62,9 @@ class BrokerLogin:
         self._worker.close()
 
 
-def broker_login(config: NodeConfig, runtime: Runtime) -> BrokerLogin | None:
-    """Return how to log in to the listener of brokers; None if it does not authenticate."""
-    sasl = config.listener_security(config.inter_broker_listener).sasl
+def node_login(security: ListenerSecurity, runtime: Runtime) -> NodeLogin | None:
+    """Return how to log in to listeners of a name; None if they do not authenticate."""
+    sasl = security.sasl
     if sasl is None or sasl.login is None:
         return None
-    return BrokerLogin(sasl.login, runtime)
+    return NodeLogin(sasl.login, runtime)

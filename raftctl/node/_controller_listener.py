@@ -1,0 +1,121 @@
+"""The controllers' listener of one node: what its security protocol and the rules make of it.
+
+PLAINTEXT              everybody is ANONYMOUS; only keys have rules
+SSL                    connections are of their certificate
+SASL_PLAINTEXT, _SSL   nodes log in over RPC, clients with each request
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation
+from raftctl.metadata.codec import unpack_records
+from raftctl.metadata.records import UserScramCredentialRecord
+from raftctl.node._http_access import (
+    http_access,
+    http_logins,
+    identified,
+    may,
+    no_foreign_pages,
+    no_logins,
+    own_hosts,
+)
+from raftctl.node._logins import ControllerLogins, RpcLogin
+from raftctl.security import Principal, Requester
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from aiohttp.typedefs import Middleware
+
+    from raftctl.config import NodeConfig
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.node._logins import FindScram
+    from raftctl.runtime.api import Runtime
+    from raftctl.security import Authorizer
+    from raftctl.security.sasl import Login
+    from raftctl.security.tls import NodeTls
+
+
+class ControllerListener:
+    """What stands before the handlers of a controllers' listener."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        runtime: Runtime,
+        tls: NodeTls,
+        authorizer: Authorizer | None,
+        cluster_id: str,
+        find_scram: FindScram,
+    ) -> None:
+        """ConfigError if what the configuration names cannot be used."""
+        self.address = config.controller_listeners[0]
+        security = config.listener_security(self.address.name)
+        log = runtime.log.bind(node_id=config.node_id, listener=self.address.name)
+        self._authorizer = authorizer
+        self._delay_s = config.connection_failed_authentication_delay_ms / 1000
+        self.login_bytes_max = 0
+        self.middlewares: list[Middleware] = [no_foreign_pages(own_hosts(config))]
+        self.wrap: Callable[[asyncio.BaseProtocol], asyncio.BaseProtocol] | None = None
+        self._logins: ControllerLogins | None = None
+        if security.tls is not None:
+            self.wrap = partial(identified, tls.listener(security.tls, self.address.name))
+        if security.sasl is None:
+            self.middlewares.append(no_logins)
+        else:
+            self.login_bytes_max = security.sasl.server_max_receive_size
+            logins = ControllerLogins(security.sasl, find_scram, runtime, cluster_id)
+            self._logins, is_tls = logins, security.tls is not None
+            self.middlewares.append(http_logins(logins, log, is_tls=is_tls, delay_s=self._delay_s))
+        if authorizer is not None and self.wrap is None and self._logins is None:
+            return  # ANONYMOUS is everybody, nodes too: to deny it would stop the cluster
+        if authorizer is not None:
+            self.middlewares.append(http_access(authorizer, nodes_log_in=self._logins is not None))
+
+    async def start(self) -> None:
+        """Fetch what logins are verified with; ConfigError if it cannot be used."""
+        if self._logins is not None:
+            await self._logins.start()
+
+    def close(self) -> None:
+        """End what verifies logins."""
+        if self._logins is not None:
+            self._logins.close()
+
+    @property
+    def login(self) -> Callable[[str], RpcLogin] | None:
+        """What begins the login of a node at a host; None if nodes do not log in."""
+        logins = self._logins
+        if logins is None:
+            return None
+        return lambda host: RpcLogin(logins, partial(self._admit, host), self._delay_s)
+
+    def _admit(self, host: str, login: Login) -> None:
+        """Raise KafkaError(CLUSTER_AUTHORIZATION_FAILED) for who may not act as a node."""
+        requester = Requester(Principal.of_user(login.name), host)
+        authorizer = self._authorizer
+        if authorizer is not None and not may(authorizer, requester, Operation.CLUSTER_ACTION):
+            why = f"{requester.principal} may not CLUSTER_ACTION the cluster"
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+
+
+def scram_credentials(
+    image: Callable[[], MetadataImage], first_records: tuple[bytes, int]
+) -> FindScram:
+    """Return what finds a credential of SCRAM: of the image, before there is one of the format."""
+    formatted = {
+        (record.user, record.mechanism): record
+        for record in unpack_records(*first_records)
+        if isinstance(record, UserScramCredentialRecord)
+    }
+
+    def find(user: str, mechanism: int) -> UserScramCredentialRecord | None:
+        known = image()
+        return (formatted if known.offset < 0 else known.scram).get((user, mechanism))
+
+    return find
