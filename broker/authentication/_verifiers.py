@@ -31,6 +31,7 @@ TOKEN_KEYS_MAX = 1_024
 """Delegation tokens whose keys are kept, by mechanism: to derive them takes some milliseconds. The
 time shows who does it that there is a token of this id, which nobody guesses."""
 
+
 class Verifiers:
     """Those of one listener. `begin` starts an exchange with one client."""
 

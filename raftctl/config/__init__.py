@@ -9,7 +9,7 @@ of TLS, SASL and limits, `NodeConfig.listener_security(name)`. The three modules
 names are the vocabulary of keys that are more than a number or a text.
 
 Decides: which keys exist, which values are valid, what a default is, which keys of Kafka have
-no effect here and must be refused or warned about. `_supported` says what of security is in force.
+no effect here and must be refused or warned about.
 
 Must not know: files and environments (the caller reads them), the dynamic configs of the
 metadata log, and the meaning of a key to the component that uses it.

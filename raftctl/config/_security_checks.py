@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raftctl.config import _supported
 from raftctl.config._complaints import written
 from raftctl.config._definition import key_of
 from raftctl.config._listeners import (
@@ -23,7 +22,7 @@ from raftctl.config._unused import is_harmless, why_refused
 from raftctl.config.security import LOGIN_MODULES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from raftctl.config._definition import Section
     from raftctl.config._listeners import NodeListeners
@@ -232,26 +231,22 @@ def _sasl_problems(
 ) -> Iterator[str]:
     prefix = listener_prefix(security.name)
     if is_bound and not sasl.mechanisms:
-        known = ", ".join(sorted(_supported.MECHANISMS)) or "none is supported"
         yield (
             f"sasl.enabled.mechanisms is empty, but {security.name} speaks {security.protocol}: "
-            f"name the mechanisms ({known})"
+            f"name the mechanisms ({', '.join(LOGIN_MODULES)})"
         )
     for one in (*sasl.mechanisms.values(), *([] if sasl.login is None else [sasl.login])):
         yield from _module_problems(prefix, one)
     for mechanism in sasl.mechanisms.values() if is_bound else ():
-        yield from _unknown_mechanism("sasl.enabled.mechanisms", mechanism, _supported.MECHANISMS)
+        yield from _unknown_mechanism("sasl.enabled.mechanisms", mechanism)
         yield from _server_problems(prefix, mechanism)
     if sasl.login is not None:
         yield from _login_problems(prefix, sasl.login, sasl, is_bound=is_bound)
 
 
-def _unknown_mechanism(
-    key: str, mechanism: MechanismSettings, supported: Collection[str]
-) -> Iterator[str]:
-    if mechanism.name not in supported:
-        known = ", ".join(sorted(supported)) or "no listener with SASL"
-        yield f"{key}: {mechanism.name} is not supported: use {known}"
+def _unknown_mechanism(key: str, mechanism: MechanismSettings) -> Iterator[str]:
+    if mechanism.name not in LOGIN_MODULES:
+        yield f"{key}: {mechanism.name} is not supported: use {', '.join(LOGIN_MODULES)}"
 
 
 def _module_problems(prefix: str, mechanism: MechanismSettings) -> Iterator[str]:
@@ -283,7 +278,7 @@ def _login_problems(
 ) -> Iterator[str]:
     key = f"{prefix}{mechanism_prefix(login.name)}{JAAS_KEY}"
     which = "sasl.mechanism.inter.broker.protocol or sasl.mechanism.controller.protocol"
-    yield from _unknown_mechanism(which, login, _supported.LOGIN_MECHANISMS)
+    yield from _unknown_mechanism(which, login)
     if is_bound and login.name not in sasl.mechanisms:
         yield (
             f"{which}: nodes log in by {login.name}, which is not in sasl.enabled.mechanisms: "

@@ -208,9 +208,8 @@ EDITS = (
     Edit(
         "removed_credential_still_counts",
         "broker.authentication._verifiers:Verifiers._find_scram",
-        "None if by_token else self._image()",
-        'self.__dict__.setdefault("first", self._image)() if by_token else '
-        'self.__dict__.setdefault("old", self._image())',
+        "record = self._image()",
+        'record = self.__dict__.setdefault("old", self._image())',
         f"{_BROKER}credentials_of_the_newest_image_count[SCRAM-SHA-256]",
     ),
 )
