@@ -32,6 +32,7 @@ from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import SILENT, Patch, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
 from tests.mutants.replica_catalog import REPLICAS
+from tests.mutants.security_catalog import SECURITY_MUTANTS
 from tests.mutants.simulation_catalog import SIMULATION_MUTANTS
 from tests.mutants.transaction_catalog import TRANSACTION_MUTANTS
 from tests.mutants.voter_catalog import VOTER_MUTANTS
@@ -475,6 +476,7 @@ NODE_MUTANTS = (
     *CONTROLLER,
     *VOTER_MUTANTS,
     *SIMULATION_MUTANTS,
+    *SECURITY_MUTANTS,
     *PARTITIONS,
     *REPLICAS,
     *OUTDATED,

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jepsen.nemesis.plan import Fault
+from tests.simulation.acl_scenarios import rules_hold
 from tests.simulation.admin_chaos import AdminChaos
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import (
@@ -49,6 +50,7 @@ from tests.simulation.partition_scenarios import (
     syncs_fail_before_a_restart_and_the_power,
     syncs_fail_before_the_power,
 )
+from tests.simulation.quota_scenarios import quotas_hold_all_day
 from tests.simulation.rig import TIMEOUT_S, Rig
 from tests.simulation.static_to_dynamic import changes
 from tests.simulation.transaction_scenarios import transactions_survive_faults
@@ -268,6 +270,8 @@ SCENARIOS: dict[str, Scenario] = {
         a_controller_that_leads_again_gets_it_late,
         the_active_controllers_disk_hangs,
         the_other_voters_disks_hang,
+        rules_hold,
+        quotas_hold_all_day,
     )
 }
 
@@ -282,6 +286,8 @@ COMPLAINTS = {
     "names the unknown session": "ephemeral_key_goes_with_its_session",
     "has two owners": "partition_has_one_owner",
     "the committed offset of": "committed_offset_stays",
+    "used-without-right: {": "used-without-right",
+    "denied-with-right: {": "denied-with-right",
     "duplicate: {": "duplicate",
     "inconsistent-offsets: {": "inconsistent-offsets",
     ", a reader saw ": "seen_record_stays",
