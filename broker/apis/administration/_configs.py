@@ -80,8 +80,17 @@ _GROUP_CONFIG = 8
 def handle_describe(
     context: ApiContext, request: Request[wire.DescribeConfigsRequest]
 ) -> wire.DescribeConfigsResponse:
-    """Answer with the configs of each resource, all or those asked for."""
+    """Answer with the configs of each resource, all or those asked for.
+
+    Raises KafkaError(INVALID_REQUEST) for a resource type that nobody knows: as in Apache Kafka it
+    refuses the whole request.
+    """
     body = request.body
+    for one in body["resources"]:
+        kind, name = one["resource_type"], one["resource_name"]
+        if kind not in _AUTHORIZED_AS:
+            text = f"Unexpected resource type UNKNOWN for resource {name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     return {
         "results": [
             _result(
@@ -142,11 +151,9 @@ def _require(
 
 
 def _entries(context: ApiContext, resource: wire.DescribeConfigsResource) -> Iterator[_Entry]:
-    kind, name, keys = (
-        resource["resource_type"],
-        resource["resource_name"],
-        resource["configuration_keys"],
-    )
+    kind, name = resource["resource_type"], resource["resource_name"]
+    # To ask for none is to ask for all, as with Apache Kafka.
+    keys = resource["configuration_keys"] or None
     image = context.metadata.image
     if kind == TOPIC_RESOURCE:
         if image.topics.by_name(name) is None:
@@ -459,9 +466,8 @@ async def _broker_refusal(
         connection_overrides(proposed) == connection_overrides(overrides)
     ):
         return None
-    if not authorization.is_allowed(
-        context, request, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
-    ):
+    kind = ResourceType.CLUSTER
+    if not authorization.may_change(context, request, Operation.ALTER_CONFIGS, kind, CLUSTER_NAME):
         return None
     try:
         if name not in ("", node_id):

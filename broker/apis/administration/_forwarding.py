@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from broker.apis.administration._mutations import accepted
 from broker.apis.handler import authorization
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.requests.admin import (
     AdminResponse,
     CreatePartitionsRequest,
@@ -116,7 +117,7 @@ async def handle_create_partitions(
     # As in Apache Kafka, neither of two wishes for a topic is carried out.
     named = Counter(topic["name"] for topic in body["topics"])
     once = [_new_partitions(one) for one in body["topics"] if named[one["name"]] == 1]
-    sizes = ((topic, _added(context, topic)) for topic in once)
+    sizes = ((topic, _added(context, request, topic)) for topic in once)
     wanted, refused = accepted(context, request, sizes, strict_since=_STRICT_SINCE)
     create = CreatePartitionsRequest(tuple(wanted), body["validate_only"])
     outcomes: tuple[ItemOutcome, ...] = ()
@@ -135,10 +136,17 @@ async def handle_create_partitions(
     return {"results": results}
 
 
-def _added(context: ApiContext, wanted: NewPartitions) -> int:
-    """Return for how many partitions the quota of changes is asked: 0 where there is no change."""
+def _added(
+    context: ApiContext, request: Request[wire.CreatePartitionsRequest], wanted: NewPartitions
+) -> int | None:
+    """Return for how many partitions the quota of changes is asked; None: there is no change."""
     topic = context.metadata.image.topics.by_name(wanted.name)
-    return 0 if topic is None else max(wanted.count - len(topic.partitions), 0)
+    if topic is None or wanted.count <= len(topic.partitions):
+        return None
+    kind = ResourceType.TOPIC
+    if not authorization.may_change(context, request, Operation.ALTER, kind, wanted.name):
+        return None
+    return wanted.count - len(topic.partitions)
 
 
 def refuse_create_partitions(

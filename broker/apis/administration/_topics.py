@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.apis.administration._configs import topic_config_entries
 from broker.apis.administration._mutations import accepted
@@ -22,7 +22,7 @@ from broker.apis.discovery import (
 from broker.apis.handler import authorization
 from broker.coordinator.internal_topics import filled
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.acls import Operation, ResourceType
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.requests.cluster import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _TOPIC = ResourceType.TOPIC
 _CREATE_STRICT_SINCE, _DELETE_STRICT_SINCE = 6, 5
 """Versions that know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+_DELETION_DISABLED_SINCE = 3
+"""The version of DeleteTopics that knows TOPIC_DELETION_DISABLED."""
 _PARTITIONS_MAX = 2_000
 """The default of Apache Kafka's `max.request.partition.size.limit` (KIP-966)."""
 
@@ -55,7 +57,7 @@ async def handle_create(
     """Create topics, each on its own (KIP-4, row C3)."""
     body = request.body
     wanted = [_new_topic(context, topic) for topic in body["topics"]]
-    sizes = ((topic, _created_partitions(context, topic)) for topic in wanted)
+    sizes = ((topic, _created_partitions(context, request, topic)) for topic in wanted)
     new, refused = accepted(context, request, sizes, strict_since=_CREATE_STRICT_SINCE)
     requester = authorization.requester_of(request)
     create = CreateTopicsRequest(tuple(new), body["validate_only"], requester)
@@ -90,7 +92,7 @@ async def handle_delete(
     wrong = [(one["name"], one["topic_id"]) for one in topics if _is_ambiguous(one)]
     times = Counter(_delete_keys(request))
     wrong += [key for key, count in times.items() if count > 1]
-    once = ((key, _deleted_partitions(context, *key)) for key in times if times[key] == 1)
+    once = ((key, _deleted_partitions(context, request, *key)) for key in times if times[key] == 1)
     keys, throttled = accepted(context, request, once, strict_since=_DELETE_STRICT_SINCE)
     delete = DeleteTopicsRequest(tuple(keys), authorization.requester_of(request))
 
@@ -101,12 +103,22 @@ async def handle_delete(
 
     results: tuple[TopicResult, ...] = ()
     if keys:
-        results = await _change(context, delete, request.body["timeout_ms"], all_gone)
+        try:
+            results = await _change(context, delete, request.body["timeout_ms"], all_gone)
+        except KafkaError as disabled:
+            raise _as_clients_know(disabled, request.version) from disabled
     text = "name the topic once, by its name or by its id"
     error = KafkaError(ErrorCode.INVALID_REQUEST, text)
     refused = [_not_deleted(*key, error) for key in wrong]
     refused += [_not_deleted(*key, refusal) for key, refusal in throttled]
     return {"responses": [*refused, *(_deleted(r) for r in results)]}
+
+
+def _as_clients_know(error: KafkaError, version: int) -> KafkaError:
+    """Return the error by a code that the version has."""
+    if error.code is ErrorCode.TOPIC_DELETION_DISABLED and version < _DELETION_DISABLED_SINCE:
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
+    return error
 
 
 def refuse_delete(
@@ -155,19 +167,37 @@ def _new_topic(context: ApiContext, topic: wire.CreatableTopic) -> NewTopic:
     return new
 
 
-def _created_partitions(context: ApiContext, topic: NewTopic) -> int:
-    """Return for how many partitions the quota of changes is asked: 0 for a topic that exists."""
+def _created_partitions(
+    context: ApiContext, request: Request[wire.CreateTopicsRequest], topic: NewTopic
+) -> int | None:
+    """Return for how many partitions the quota of changes is asked; None: there is no change."""
     if context.metadata.image.topics.by_name(topic.name) is not None:
-        return 0
+        return None
+    if not _may(context, request, Operation.CREATE, topic.name):
+        return None
     if topic.assignments:
         return len(topic.assignments)
     return topic.partitions if topic.partitions > 0 else context.config.num_partitions
 
 
-def _deleted_partitions(context: ApiContext, name: str | None, topic_id: UUID | None) -> int:
+def _deleted_partitions(
+    context: ApiContext,
+    request: Request[wire.DeleteTopicsRequest],
+    name: str | None,
+    topic_id: UUID | None,
+) -> int | None:
     topics = context.metadata.image.topics
     topic = topics.by_id(topic_id) if topic_id is not None else topics.by_name(name or "")
-    return 0 if topic is None else len(topic.partitions)
+    if topic is None or not _may(context, request, Operation.DELETE, topic.name):
+        return None
+    return len(topic.partitions)
+
+
+def _may(context: ApiContext, request: Request[Any], operation: Operation, topic: str) -> bool:
+    """Return whether the operation is allowed on the cluster, or on the topic."""
+    return authorization.may_change(
+        context, request, operation, ResourceType.CLUSTER, CLUSTER_NAME
+    ) or authorization.may_change(context, request, operation, _TOPIC, topic)
 
 
 def _created(

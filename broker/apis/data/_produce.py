@@ -70,7 +70,7 @@ def handle(
             # The request lets go of it, so that its frame is not kept until the answer leaves.
             batch, data["records"] = data["records"], None
             entries.append((TopicPartition(topic["name"], data["index"]), batch or b""))
-    denied = _NOTHING if context.authorizer is None else _denied(context, request, entries)
+    denied = _denied(context, request, entries)
     if body["acks"] not in _ACKS:
         wrong = AppendResult(ErrorCode.INVALID_REQUIRED_ACKS)
         results = [denied.get(index, wrong) for index in range(len(entries))]
@@ -97,6 +97,8 @@ def _denied(
         if name is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _WITHOUT_ID)
         require(context, request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    if context.authorizer is None:
+        return _NOTHING
     topics = (partition.topic for partition, _ in sent)
     denied = denied_names(context, request, Operation.WRITE, ResourceType.TOPIC, topics)
     result = AppendResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -148,15 +150,7 @@ def _held(
     prepared: Sequence[Appendable],
     denied: Mapping[int, AppendResult],
 ) -> Held:
-    """Return which batches are not appended now, by index; `denied` are among them.
-
-    Raises KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
-    """
-    # Refuses the whole request, as Apache Kafka does: the check is one of authorization, which
-    # comes before any look at the batches.
-    has_id = request.body["transactional_id"] is not None
-    if not has_id and any(claims_a_transaction(batch) for _, batch in sent):
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _WITHOUT_ID)
+    """Return which batches are not appended now, by index; `denied` are among them."""
     held: dict[int, AppendResult | Check] = {}
     for index, ((partition, batch), one) in enumerate(zip(sent, prepared, strict=True)):
         if index in denied:

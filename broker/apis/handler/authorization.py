@@ -89,6 +89,25 @@ def denied_names(
     return frozenset(denied) if denied else _NONE
 
 
+def may_change(
+    context: ApiContext,
+    request: Request[Any],
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+) -> bool:
+    """Return what this broker knows of a right that the controller decides on, and audits."""
+    return is_allowed(
+        context,
+        request,
+        operation,
+        resource_type,
+        name,
+        log_if_allowed=False,
+        log_if_denied=False,
+    )
+
+
 def is_allowed_somewhere(
     context: ApiContext, request: Request[Any], operation: Operation, resource_type: ResourceType
 ) -> bool:

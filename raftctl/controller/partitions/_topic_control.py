@@ -207,16 +207,20 @@ class TopicControl:
     def delete(self, image: MetadataImage, request: DeleteTopicsRequest) -> ControllerResult:
         """Delete each topic on its own, identified by name or by id.
 
-        Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED,
-        INVALID_REQUEST if it is named by both or neither, or, once, if it is named twice.
+        Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST if it is
+        named by both or neither, or, once, if it is named twice. The error of the whole request:
+        TOPIC_DELETION_DISABLED.
         """
+        if not self._config.topic_deletion:
+            response = DeleteTopicsResponse(ErrorCode.TOPIC_DELETION_DISABLED, ())
+            return ControllerResult((), response)
         records: list[Record] = []
         results = []
         named: Counter[UUID] = Counter()
         found: dict[UUID, TopicImage] = {}
         for name, topic_id in request.topics:
             try:
-                topic = self._find(image, name, topic_id)
+                topic = _named_topic(image, name, topic_id)
             except KafkaError as error:
                 results.append(TopicResult(name or "", error.code, error.message, topic_id))
                 continue
@@ -232,19 +236,19 @@ class TopicControl:
         response = DeleteTopicsResponse(ErrorCode.NONE, tuple(results))
         return ControllerResult(tuple(records), response, lost=lost_with(records))
 
-    def _find(self, image: MetadataImage, name: str | None, topic_id: UUID | None) -> TopicImage:
-        if not self._config.topic_deletion:
-            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
-        if (name is None) == (topic_id is None):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic is named by name or by id")
-        if topic_id is not None:
-            topic, missing = image.topics.by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic = image.topics.by_name(name or "")
-            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None:
-            raise KafkaError(missing, "The topic does not exist")
-        return topic
+
+def _named_topic(image: MetadataImage, name: str | None, topic_id: UUID | None) -> TopicImage:
+    """Return the topic of a name or of an id. Raises KafkaError; see `TopicControl.delete`."""
+    if (name is None) == (topic_id is None):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic is named by name or by id")
+    if topic_id is not None:
+        topic, missing = image.topics.by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = image.topics.by_name(name or "")
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic is None:
+        raise KafkaError(missing, "The topic does not exist")
+    return topic
 
 
 def _new_partitions(

@@ -111,6 +111,28 @@ async def test_brokers_have_shared_and_own_values(broker: ControlledBroker) -> N
     )
 
 
+async def test_a_type_that_nobody_knows_is_refused_with_the_whole_request(
+    broker: ControlledBroker,
+) -> None:
+    resources = [
+        {"resource_type": kind, "resource_name": "t", "configuration_keys": None}
+        for kind in (2, 99)
+    ]
+    request = {"resources": resources, "include_synonyms": True, "include_documentation": False}
+    results = (await ask(broker, 32, 4, request))["results"]
+    assert [one["error_code"] for one in results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert {one["error_message"] for one in results} == {
+        "Unexpected resource type UNKNOWN for resource t"
+    }
+
+
+async def test_no_key_is_every_key(broker: ControlledBroker) -> None:
+    resource = {"resource_type": 2, "resource_name": "t", "configuration_keys": []}
+    request = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
+    (result,) = (await ask(broker, 32, 4, request))["results"]
+    assert len(result["configs"]) == len(await described(broker, 2, "t"))
+
+
 async def test_throttle_rates_are_only_dynamic(broker: ControlledBroker) -> None:
     rate = "leader.replication.throttled.rate"
     unset = (await described(broker, 4, "1"))[rate]

@@ -10,6 +10,7 @@ from broker.apis.handler import InternalTopics, authorization
 from broker.protocol.codec import Request
 from broker.protocol.versions import SERVED, ApiKey
 from broker.request_context import ClientConnection, RequestContext
+from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, Permission, ResourceType
 from raftctl.metadata.image import EMPTY_IMAGE
@@ -23,6 +24,7 @@ from raftctl.security import Action, Principal, Requester
 from tests.kit.authorizing import ListedActions, denying
 from tests.unit.broker.apis.asking import ask
 from tests.unit.broker.apis.controlled import ControlledBroker
+from tests.unit.raftctl.controller.cluster import CLUSTER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -469,3 +471,20 @@ async def test_a_broker_creates_its_own_topics_in_its_own_name(broker: Controlle
     own = InternalTopics(broker.config, broker, broker.metadata)
     await own.ensure("__consumer_offsets")
     assert broker.cluster.image.topics.by_name("__consumer_offsets") is not None
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.DELETE_TOPICS])
+async def test_that_nothing_is_deleted_is_said_to_all(version: int) -> None:
+    """As with Apache Kafka, which asks the authorizer afterwards."""
+    broker = ControlledBroker(ControllerConfig(cluster_id=CLUSTER_ID, topic_deletion=False))
+    broker.cluster.assign("t", (1,))
+    broker.publish()
+    broker.authorize_by(OnlyThese())
+    message = {
+        "topics": [{"name": "t", "topic_id": None}],
+        "topic_names": ["t"],
+        "timeout_ms": 1_000,
+    }
+    (found,) = (await ask(broker, ApiKey.DELETE_TOPICS, version, message))["responses"]
+    disabled = ErrorCode.TOPIC_DELETION_DISABLED
+    assert found["error_code"] == (disabled if version >= 3 else ErrorCode.INVALID_REQUEST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,11 @@ from broker.apis.handler.throttling import Metered
 from broker.protocol.versions import ApiKey
 from broker.request_context import RequestContext
 from raftctl.errors import ErrorCode
+from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.metadata.records import ClientQuotaRecord
+from raftctl.metadata.requests.cluster import DeleteTopicsRequest
+from raftctl.security import Action
+from tests.kit.authorizing import denying
 from tests.unit.broker.server.fakes import (
     batch,
     connected,
@@ -248,6 +253,30 @@ async def test_newer_clients_are_refused_changes_beyond_their_quota() -> None:
         answer = await client.ask(ApiKey.DELETE_TOPICS, 6, deletion)
         # The connection was muted until there were tokens again.
         assert answer["responses"][0]["error_code"] == 0
+
+
+@pytest.mark.req("S4")
+async def test_what_the_quota_says_does_not_depend_on_topics_that_are_hidden() -> None:
+    """Else a client that may do nothing could find out by its throttling which topics exist."""
+    denied = [
+        Action(operation, kind, name)
+        for operation in (Operation.CREATE, Operation.DELETE)
+        for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), (ResourceType.TOPIC, "hidden"))
+    ]
+    async with running("hidden") as broker, connected(broker) as client:
+        bound(broker, "controller_mutation_rate", 2.0)
+        await client.ask(ApiKey.CREATE_TOPICS, 7, creation("a", 22 + 1))
+        broker.context = replace(broker.context, authorizer=denying(*denied))
+        topics = [{"name": name, "topic_id": None} for name in ("hidden", "missing")]
+        deletion = {"topics": topics, "timeout_ms": 1_000}
+        answer = await client.ask(ApiKey.DELETE_TOPICS, 6, deletion)
+        refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert refused not in [one["error_code"] for one in answer["responses"]]
+        asked = broker.controller.requests[-1]
+        assert isinstance(asked, DeleteTopicsRequest)
+        assert asked.topics == (("hidden", None), ("missing", None))
+        answer = await client.ask(ApiKey.CREATE_TOPICS, 7, creation("hidden", 100))
+        assert answer["topics"][0]["error_code"] != refused
 
 
 async def test_older_clients_change_topics_and_wait() -> None:

@@ -10,7 +10,11 @@ from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import TOPIC_RESOURCE, PartitionRecord, TopicRecord
 from raftctl.metadata.requests.admin import CreatePartitionsRequest, ItemOutcome, NewPartitions
-from raftctl.metadata.requests.cluster import NewTopic
+from raftctl.metadata.requests.cluster import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+)
 from raftctl.metadata.topic_names import METADATA_TOPIC
 from tests.unit.raftctl.controller.cluster import CLUSTER_ID, Cluster
 
@@ -235,8 +239,9 @@ def test_deletion_may_be_disabled() -> None:
     cluster = Cluster(ControllerConfig(cluster_id=CLUSTER_ID, topic_deletion=False))
     cluster.start(1)
     cluster.assign("t", (1,))
-    (result,) = cluster.delete(("t", None))
-    assert result.error == ErrorCode.TOPIC_DELETION_DISABLED
+    response = cluster.handle(DeleteTopicsRequest((("t", None), ("missing", None))))
+    assert response == DeleteTopicsResponse(ErrorCode.TOPIC_DELETION_DISABLED, ())
+    assert cluster.image.topics.by_name("t") is not None
 
 
 # --- add partitions -------------------------------------------------------------------------------
