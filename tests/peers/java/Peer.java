@@ -44,12 +44,12 @@ public class Peer {
     /** The end of a tool, instead of the end of the machine. */
     private static final class Ended extends Error {
         private static final long serialVersionUID = 1;
+        /** That of the first call: a tool that catches everything ends once more. */
+        static Integer status;
 
-        final int status;
-
-        Ended(int status) {
-            super("ended with " + status, null, false, false);
-            this.status = status;
+        Ended(int last) {
+            super("ended with " + last, null, false, false);
+            status = status == null ? Integer.valueOf(last) : status;
         }
     }
 
@@ -91,6 +91,7 @@ public class Peer {
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(error, true, StandardCharsets.UTF_8));
         int status = 0;
+        Ended.status = null;
         try {
             // Scala's tools print to what their console had when it was first used.
             scala.Console.withOut(System.out, () -> scala.Console.withErr(System.err, () -> {
@@ -103,7 +104,7 @@ public class Peer {
                 return null;
             }));
         } catch (Ended ended) {
-            status = ended.status;
+            status = Ended.status;
         } catch (Throwable failure) {
             status = 1;
             failure.printStackTrace(System.err);
@@ -250,12 +251,12 @@ public class Peer {
             }
         }
 
-        /** Sends 2 MB; the longest time that the broker has asked the client to wait, in ms. */
+        /** Sends 1 MB; the longest time that the broker has asked the client to wait, in ms. */
         private Object flood() throws Exception {
             var producer = producer(Map.of("batch.size", "65536", "linger.ms", "5"));
             try {
                 Future<?> last = null;
-                for (int count = 0; count < 2000; count++) {
+                for (int count = 0; count < 1000; count++) {
                     last = producer.send(new ProducerRecord<>(topic, new byte[1000]));
                 }
                 last.get();
