@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from raftctl.cli import _arguments as arguments
-from raftctl.cli._options import Printer
+from raftctl.cli._options import CommandConfigOption, Printer
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from raftctl.config.security import ClientSecurity
+    from raftctl.http_security import HttpSecurity
     from raftctl.localcluster.status import ClusterStatus
 
 TIMEOUT_S = 10.0
@@ -21,7 +24,7 @@ TimeoutOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Controllers(Printer):
     """The controllers that a command asks, and for how long it waits for an answer."""
 
@@ -38,6 +41,22 @@ class Controllers(Printer):
         ),
     ]
     timeout: TimeoutOption = TIMEOUT_S
+    command_config: CommandConfigOption = None
+
+    @cached_property
+    def client_security(self) -> ClientSecurity:
+        """How to connect; ConfigError for what the file says and cannot be used."""
+        from raftctl.cli.kafka.client_security import read_client_security
+
+        return read_client_security(self.command_config)
+
+    @cached_property
+    def security(self) -> HttpSecurity:
+        """How HTTP connects."""
+        from raftctl.runtime.real import RealFileSystem
+        from raftctl.security.clients import http_security
+
+        return http_security(self.client_security, RealFileSystem())
 
     @property
     def addresses(self) -> list[str]:
@@ -49,14 +68,24 @@ class Controllers(Printer):
         from raftctl.localcluster.status import ask_controllers
 
         wait_s = self.timeout if timeout_s is None else timeout_s
-        status = ask_controllers(self.addresses, wait_s)
+        status = ask_controllers(self.addresses, wait_s, self.security)
         if status.best is None:
+            for refusal in status.refusals:
+                raise refusal
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
                 f"no controller answers at {self.controllers}; is that where --controllers should "
-                "point?",
+                "point, and does --command-config name its protocol?",
             )
         return status
+
+    def find(self) -> None:
+        """Raise KafkaError if none answers; their status may be refused to who may use keys."""
+        try:
+            self.ask()
+        except KafkaError as error:
+            if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise
 
     def ask_leader(self) -> dict[str, Any]:
         """What the active controller says; KafkaError if there is none."""
@@ -71,11 +100,12 @@ class Controllers(Printer):
         from raftctl.localcluster.status import ask_controllers
 
         wait_s = min(timeout_s, TIMEOUT_S)
-        asked = ask_controllers(self.addresses, wait_s)
+        asked = ask_controllers(self.addresses, wait_s, self.security)
         if asked.leader is None and asked.best is not None:
             voters = asked.best.get("voter_set", ())
             more = [f"{voter['host']}:{voter['port']}" for voter in voters if voter["port"]]
-            asked = ask_controllers(list(dict.fromkeys([*self.addresses, *more])), wait_s)
+            known = list(dict.fromkeys([*self.addresses, *more]))
+            asked = ask_controllers(known, wait_s, self.security)
         for address, status in asked.answers.items():
             if status is not None and status is asked.leader:
                 return address, status

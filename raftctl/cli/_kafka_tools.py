@@ -145,7 +145,6 @@ REFUSED: Mapping[tuple[str, ...], Mapping[str, str]] = {
     },
     ("quorum",): {
         "--bootstrap-server": "write --controllers HOST:PORT,...; brokers do not answer this",
-        "--command-config": "controllers are asked over PLAINTEXT only: leave it out",
     },
 }
 """Command -> options without a counterpart, and what to write instead."""

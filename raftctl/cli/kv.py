@@ -4,6 +4,8 @@ Reads are linearizable. Writes may be guarded by the version of the key or by th
 a lock; status 1 then also means that the key is not as expected and nothing was changed. A write
 that ends in REQUEST_TIMED_OUT has an unknown outcome; a later `get` shows it.
 
+`rules`, `allow`, `deny` and `revoke` keep the rules of who may read and write which keys.
+
 `lock` and `elect` run a command while the lock is held and end with its exit status. If the lock
 is lost, the command is stopped and the status is 1. Without a command they hold the lock until
 they are interrupted.
@@ -13,11 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import json
 import os
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -36,7 +39,7 @@ from raftctl.metadata.requests.kv import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from raftctl.client import Client, Entry, Event, Holder, Lock
 
@@ -46,7 +49,7 @@ KeyArgument = Annotated[str, typer.Argument(metavar="KEY")]
 ValueArgument = Annotated[str, typer.Argument(metavar="VALUE")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Write(Controllers):
     """A write that may be guarded by a lock."""
 
@@ -159,7 +162,7 @@ CountOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Holding(Controllers):
     """How a lock is waited for and held."""
 
@@ -335,6 +338,87 @@ def _holder_line(holder: Holder | None, output: Output) -> str:
     return f"{holder.token} {holder.value.decode(errors='backslashreplace')}"
 
 
+# --- rules ----------------------------------------------------------------------------------------
+
+
+class KeyOperation(enum.StrEnum):
+    """What a rule on keys is about, named as Apache Kafka's tools name operations."""
+
+    READ = "Read"
+    WRITE = "Write"
+    ALL = "All"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules(Controllers):
+    """Rules on keys: those that options name."""
+
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="A key; `*`: all.")] = None
+    prefix: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="All keys that begin with it.")
+    ] = None
+    principal: Annotated[
+        str | None, typer.Option(metavar="User:NAME", help="The principal; `User:*`: everybody.")
+    ] = None
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only from there.")] = None
+    operation: Annotated[
+        KeyOperation | None, typer.Option(case_sensitive=False, help="What the rule is about.")
+    ] = None
+
+    def fields(self, **more: str) -> dict[str, str]:
+        """Those that are given, as the HTTP API names them."""
+        given = {
+            "key": self.key,
+            "prefix": self.prefix,
+            "principal": self.principal,
+            "host": self.host,
+            "operation": None if self.operation is None else self.operation.upper(),
+        }
+        return {name: utf8(text) for name, text in given.items() if text is not None} | more
+
+    def show_rules(self, rules: Iterable[Mapping[str, Any]]) -> None:
+        """Prints them."""
+        found = list(rules)
+        rows = [
+            (
+                *(one[name] for name in ("principal", "host", "permission", "operation")),
+                one.get("key", f"{one.get('prefix')}..."),
+            )
+            for one in found
+        ]
+        columns = ("PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "KEY")
+        self.show({"rules": found}, table(columns, rows, "no such rule"))
+
+
+@app.command(name="rules")
+def list_rules(rules: Rules) -> None:
+    """Lists the rules on keys, all of them if nothing is named."""
+    rules.show_rules(_run(rules, lambda client: client.rules(rules.fields())))
+
+
+@app.command()
+def allow(rules: Rules) -> None:
+    """Adds a rule that allows a principal to use keys and locks."""
+    added = _run(rules, lambda client: client.add_rule(rules.fields(permission="ALLOW")))
+    rules.show_rules([added])
+
+
+@app.command()
+def deny(rules: Rules) -> None:
+    """Adds a rule that denies it, whatever other rules allow."""
+    added = _run(rules, lambda client: client.add_rule(rules.fields(permission="DENY")))
+    rules.show_rules([added])
+
+
+@app.command()
+def revoke(rules: Rules) -> None:
+    """Removes the rules that match, and shows them.
+
+    What is not named is any.
+    """
+    rules.show_rules(_run(rules, lambda client: client.remove_rules(rules.fields())))
+
+
 # --- holding --------------------------------------------------------------------------------------
 
 
@@ -379,10 +463,13 @@ def _lost(name: str) -> KafkaError:
 
 def _run(quorum: Controllers, use: Callable[[Client], Awaitable[T]]) -> T:
     # The client retries for ever, so a wrong address is found out here, before it begins.
-    quorum.ask()
+    quorum.find()
 
     async def main() -> T:
-        async with connect(quorum.addresses, timeout_s=quorum.timeout) as client:
+        security = quorum.security
+        async with connect(
+            quorum.addresses, timeout_s=quorum.timeout, tls=security.tls, login=security.login
+        ) as client:
             return await use(client)
 
     with terminate_as_interrupt():

@@ -295,17 +295,21 @@ def _ask_once(quorum: Controllers, timeout_s: float, request: _Change) -> ErrorC
     if "voters_offset" in status:  # else it is of an older release, and does not look at it
         seen = OffsetAndEpoch(Offset(status["voters_offset"]), Epoch(status["epoch"]))
         request = replace(request, seen=seen)
-    return asyncio.run(_call(address, status, timeout_s, request))
+    return asyncio.run(_call(quorum, address, status, timeout_s, request))
 
 
 async def _call(
-    address: str, status: dict[str, Any], timeout_s: float, request: _Change
+    quorum: Controllers, address: str, status: dict[str, Any], timeout_s: float, request: _Change
 ) -> ErrorCode:
     from raftctl.controller_channel import CLIENT_ID
-    from raftctl.rpc import RpcClient, RpcError
+    from raftctl.rpc import RpcClient, RpcError, RpcRefused
     from raftctl.runtime.real import RealRuntime
+    from raftctl.security.sasl.login import user_login
+    from raftctl.security.tls import NodeTls
 
     runtime = RealRuntime(log_level="critical")
+    security, tls = quorum.client_security, NodeTls(runtime, runtime.log)
+    login = None if security.login is None else user_login(security.login, runtime)
     host, _, port = address.rpartition(":")
     client = RpcClient(
         runtime,
@@ -314,14 +318,26 @@ async def _call(
         cluster_id=status["cluster_id"],
         node_id=CLIENT_ID,
         peer_id=status["node_id"],
+        tls=None if security.tls is None else tls.client(security.tls, "controllers"),
+        login=login,
     )
     try:
         response = await client.call(request, int(timeout_s * 1000))
         return ErrorCode(response.error)
+    except RpcRefused as error:
+        if error.code in (
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ):
+            raise KafkaError(error.code, error.message) from None
+        return ErrorCode.NETWORK_EXCEPTION
     except RpcError:
         return ErrorCode.NETWORK_EXCEPTION
     finally:
         await client.close()
+        tls.close()
+        if login is not None:
+            login.close()
         runtime.close()
 
 

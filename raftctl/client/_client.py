@@ -13,11 +13,13 @@ from raftctl.client._session import Session
 from raftctl.client._transport import RefusedError, Transport, parse_addresses, value_of
 from raftctl.client._watch import watch
 from raftctl.errors import ErrorCode
+from raftctl.http_security import NO_SECURITY, HttpSecurity
 from raftctl.json_values import value_fields
 from raftctl.runtime.lease_clock import counts_suspension
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+    import ssl
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from raftctl.client._locks import Holder
@@ -67,16 +69,20 @@ def connect(
     *,
     timeout_s: float = TIMEOUT_S,
     rng: random.Random | None = None,
+    tls: ssl.SSLContext | None = None,
+    login: tuple[str, str] | None = None,
 ) -> Client:
     """Return a client of the cluster of these controllers; use it with `async with`.
 
+    `tls` is there where they speak it, `login` (user, password) where they have clients log in.
     Raises ConfigError for what is no `host:port`. Calls give up after `timeout_s`. Warns where the
     system has no clock that counts for sessions while the machine is suspended.
     """
     if not counts_suspension:
         why = "no CLOCK_BOOTTIME here: sessions are not known to be lost while suspended"
         warnings.warn(why, RuntimeWarning, stacklevel=2)
-    return Client(parse_addresses(controllers), timeout_s, rng or random.Random())
+    addresses = parse_addresses(controllers)
+    return Client(addresses, timeout_s, rng or random.Random(), HttpSecurity(tls, login))
 
 
 class Client:
@@ -86,14 +92,21 @@ class Client:
     with FENCED_MEMBER_EPOCH.
     """
 
-    def __init__(self, controllers: Sequence[str], timeout_s: float, rng: random.Random) -> None:
+    def __init__(
+        self,
+        controllers: Sequence[str],
+        timeout_s: float,
+        rng: random.Random,
+        security: HttpSecurity = NO_SECURITY,
+    ) -> None:
+        self._security = security
         self._controllers = controllers
         self._timeout_s = timeout_s
         self._rng = rng
         self._made: Transport | None = None
 
     async def __aenter__(self) -> Client:
-        self._made = Transport(self._controllers, self._timeout_s, self._rng)
+        self._made = Transport(self._controllers, self._timeout_s, self._rng, self._security)
         return self
 
     async def __aexit__(
@@ -236,6 +249,29 @@ class Client:
     def holders(self, name: str) -> AsyncIterator[Holder | None]:
         """See `raftctl.client._locks.holders`."""
         return holders(self._transport, name)
+
+    # --- rules ------------------------------------------------------------------------------------
+
+    async def rules(self, wanted: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        """Return the rules on keys that match; fields as in `GET /rules`."""
+        given: dict[str, Any] = {**wanted}
+        rules: Sequence[Mapping[str, Any]] = (await self._transport.get("/rules", **given))["rules"]
+        return rules
+
+    async def add_rule(self, rule: Mapping[str, str]) -> Mapping[str, Any]:
+        """Add a rule on keys, and return it; fields as in `POST /rules/add`."""
+        answer = await self._transport.post("/rules/add", rule, repeat=True)
+        added: Mapping[str, Any] = answer["rule"]
+        return added
+
+    async def remove_rules(self, wanted: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        """Remove the rules on keys that match, and return them.
+
+        `OutcomeUnknownError` if nobody knows whether it was done.
+        """
+        answer = await self._transport.post("/rules/remove", wanted, repeat=False)
+        removed: Sequence[Mapping[str, Any]] = answer["removed"]
+        return removed
 
 
 @contextlib.contextmanager

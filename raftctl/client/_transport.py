@@ -10,16 +10,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.http_security import NO_SECURITY, HttpSecurity
 from raftctl.runtime.connector import LoopConnector
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from aiohttp.client_proto import ResponseHandler
 
 PATH = "/api/v1/kv"
 BACKOFF_S = 0.02
@@ -56,13 +61,27 @@ class RefusedError(KafkaError):
 class Transport:
     """Calls of one client; keeps to the controller that answered last."""
 
-    def __init__(self, controllers: Sequence[str], timeout_s: float, rng: random.Random) -> None:
+    def __init__(
+        self,
+        controllers: Sequence[str],
+        timeout_s: float,
+        rng: random.Random,
+        security: HttpSecurity = NO_SECURITY,
+    ) -> None:
+        """ConfigError if a password would be sent to another machine without TLS."""
+        for address in controllers:
+            security.check(address)
         self._controllers = list(controllers)
         self._current = 0
         self._rng = rng
         self.timeout_s = timeout_s
         self._http = aiohttp.ClientSession(
-            connector=LoopConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+            connector=LoopConnector(
+                limit=0,
+                connect=None if security.tls is None else partial(_connect, security.tls),
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=security.headers,
         )
 
     async def close(self) -> None:
@@ -154,6 +173,17 @@ class Transport:
     def http(self) -> aiohttp.ClientSession:
         """HTTP session, for streams."""
         return self._http
+
+
+async def _connect(
+    tls: ssl.SSLContext, make_protocol: Callable[[], ResponseHandler], host: str, port: int
+) -> ResponseHandler:
+    loop = asyncio.get_running_loop()
+    name = host.strip("[]")
+    _, protocol = await loop.create_connection(
+        make_protocol, name, port, ssl=tls, server_hostname=name
+    )
+    return protocol
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.http_security import HttpSecurity
 from raftctl.localcluster.layout import (
     BROKER_LISTENER,
     HOST,
@@ -247,7 +248,7 @@ class LocalCluster:
         """Return what the controllers report now."""
         context = None if self._tls is None else self._tls.context
         addresses = [node.address for node in self.layout.controllers]
-        return ask_controllers(addresses, timeout_s, context)
+        return ask_controllers(addresses, timeout_s, HttpSecurity(context))
 
     def is_healthy(self, timeout_s: float = 1.0) -> bool:
         """Return whether every broker serves and is active, and every replica is in sync.

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.http_security import NO_SECURITY, HttpSecurity
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from ssl import SSLContext
 
 _LIMIT_BYTES = 64 << 20
 STATUS_PATH = "/api/v1/status"
+_REFUSED = (401, 403, 421)
+"""What a controller answers to whom it does not let in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,8 @@ class ClusterStatus:
 
     answers: dict[str, dict[str, Any] | None]
     """By address, in the order asked; None: no answer."""
+    refusals: tuple[KafkaError, ...] = ()
+    """Of those that answer, and do not let this client in."""
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -47,32 +54,45 @@ def _credibility(answer: dict[str, Any]) -> tuple[int, bool, int]:
 
 
 def ask_controllers(
-    addresses: Sequence[str], timeout_s: float = 1.0, tls: SSLContext | None = None
+    addresses: Sequence[str], timeout_s: float = 1.0, security: HttpSecurity = NO_SECURITY
 ) -> ClusterStatus:
-    """Ask all controllers (`host:port`) at once. `tls`: where they speak it."""
+    """Ask all controllers (`host:port`) at once."""
+    refusals: list[KafkaError] = []
+
+    def ask(address: str) -> dict[str, Any] | None:
+        try:
+            return ask_controller(address, timeout_s, security)
+        except KafkaError as error:
+            refusals.append(error)
+            return None
+
     with ThreadPoolExecutor(max_workers=max(1, len(addresses))) as pool:
-        answers = pool.map(lambda address: ask_controller(address, timeout_s, tls), addresses)
-        return ClusterStatus(dict(zip(addresses, answers, strict=True)))
+        answers = dict(zip(addresses, pool.map(ask, addresses), strict=True))
+        return ClusterStatus(answers, tuple(refusals))
 
 
 def ask_controller(
-    address: str, timeout_s: float = 1.0, tls: SSLContext | None = None
+    address: str, timeout_s: float = 1.0, security: HttpSecurity = NO_SECURITY
 ) -> dict[str, Any] | None:
-    """Return one controller's status; None if it does not answer in time or not with a status."""
-    host, _, port = address.rpartition(":")
-    name, number = host.strip("[]"), int(port)
-    connection = (
-        http.client.HTTPConnection(name, number, timeout=timeout_s)
-        if tls is None
-        else http.client.HTTPSConnection(name, number, timeout=timeout_s, context=tls)
-    )
+    """Return one controller's status; None if it does not answer in time or not with a status.
+
+    KafkaError if it does not let this client in.
+    """
+    connection = security.connection(address, timeout_s)
     try:
-        connection.request("GET", STATUS_PATH)
+        connection.request("GET", STATUS_PATH, headers=security.headers)
         response = connection.getresponse()
         document = json.loads(response.read(_LIMIT_BYTES))
+    except ssl.SSLError as error:
+        why = f"{address}: its TLS cannot be used: {error.reason or error}"
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, why) from None
     except (OSError, ValueError, http.client.HTTPException):
         return None
     finally:
         connection.close()
+    if response.status in _REFUSED and isinstance(document, dict):
+        name, why = str(document.get("error")), str(document.get("message", ""))
+        code = ErrorCode.__members__.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise KafkaError(code, f"{address}: {why}")
     is_status = isinstance(document, dict) and {"epoch", "role", "brokers"} <= document.keys()
     return document if response.status == 200 and is_status else None

@@ -1,4 +1,4 @@
-"""How Kafka's client libraries are given what a client's `.properties` ask for.
+"""How clients are given what their `.properties` ask for: Kafka's libraries, and HTTP.
 
 Clients are made at once from what the functions return: it holds passwords. ConfigError, with key
 and remedy, for a store that cannot be used.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from raftctl.security.tls import ClientStores
+from raftctl.http_security import HttpSecurity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from raftctl.config.security import ClientSecurity, TlsSettings
     from raftctl.runtime.api import FileSystem
     from raftctl.security.tls import PemFiles
+
+
+def http_security(security: ClientSecurity, files: FileSystem) -> HttpSecurity:
+    """Return how HTTP is secured. A user of SCRAM sends the password as well: use TLS."""
+    from raftctl.security.tls import ClientStores
+
+    login = security.login
+    return HttpSecurity(
+        None if security.tls is None else ClientStores(security.tls, files).context(),
+        None if login is None else (login.user, login.password.get_secret_value()),
+    )
 
 
 @contextmanager
@@ -32,6 +43,8 @@ def librdkafka_settings(security: ClientSecurity, files: FileSystem) -> Iterator
     if security.tls is None:
         yield settings
         return
+    from raftctl.security.tls import ClientStores
+
     with ClientStores(security.tls, files).pem_files() as stores:
         yield settings | _librdkafka_tls(security.tls, stores)
 
@@ -57,5 +70,7 @@ def python_settings(security: ClientSecurity, files: FileSystem) -> dict[str, An
             "sasl_plain_password": security.login.password.get_secret_value(),
         }
     if security.tls is not None:
+        from raftctl.security.tls import ClientStores
+
         settings["ssl_context"] = ClientStores(security.tls, files).context()
     return settings

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from raftctl.cli.main import FAILED, run
 from tests.howto_pages import ROOT, blocks
 from tests.integration.clusters import running_cluster
 from tests.kit.topics import create_topic
@@ -64,7 +65,7 @@ def serves(admin: AdminClient, brokers: int) -> bool:
         return False
 
 
-@pytest.mark.req("S2", "S6")
+@pytest.mark.req("S2", "S6", "S7")
 @pytest.mark.timeout(300)
 def test_every_connection_of_a_cluster_is_of_tls(tmp_path: Path) -> None:
     folder = tmp_path / "stores"
@@ -98,3 +99,18 @@ def test_every_connection_of_a_cluster_is_of_tls(tmp_path: Path) -> None:
                 found.append(message.value())
         consumer.close()
         assert found == VALUES
+        keys = {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": f"{folder}/ca.pem",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": f"{folder}/node.pem",
+        }
+        file = folder / "client.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        (controller,) = cluster.layout.controllers
+        where = ("--controllers", controller.address, "--command-config", str(file))
+        assert run(["kv", "put", "k", "1", *where]) == 0
+        assert run(["quorum", "describe", *where]) == 0
+        file.write_text("".join(f"{key}={keys[key]}\n" for key in list(keys)[:3]))
+        assert run(["quorum", "describe", *where]) == FAILED

@@ -10,6 +10,14 @@ _RULES = "unit/raftctl/kv/test_key_rules.py"
 
 EDITS = (
     Edit(
+        "password_goes_to_another_machine_in_the_clear",
+        "http_security:HttpSecurity.check",
+        "self.login is not None and self.tls is None and not is_loopback",
+        "False",
+        "unit/raftctl/test_http_security.py::"
+        "test_a_password_does_not_go_to_another_machine_in_the_clear[10.0.0.7:9093]",
+    ),
+    Edit(
         "node_that_does_not_log_in_makes_calls",
         "rpc._server:RpcServer._serve",
         'login = None if self._login is None else self._login(request.remote or "")',
@@ -56,7 +64,8 @@ EDITS = (
         "security._rules:_TypeIndex.decide_prefix",
         "self._covering(prefix)",
         "(*self._covering(prefix), *self._within(prefix))",
-        f"{_RULES}::test_a_range_lies_within_what_is_allowed[True]",
+        "unit/raftctl/security/test_prefixes.py::"
+        "test_what_is_allowed_for_a_prefix_is_allowed_for_each_name",
     ),
     Edit(
         "keys_are_decided_by_older_rules",

@@ -24,7 +24,7 @@ import typer
 
 from raftctl.admin import METADATA_PATH, PROVENANCE_HEADER
 from raftctl.cli._controllers import TIMEOUT_S, Controllers, TimeoutOption
-from raftctl.cli._options import CommandGroup, Printer
+from raftctl.cli._options import CommandConfigOption, CommandGroup, Printer
 from raftctl.cli._output import Output, say, say_progress
 from raftctl.cli.offline._record_json import plain
 from raftctl.cli.offline.log_files import (
@@ -38,6 +38,7 @@ from raftctl.cli.offline.log_files import (
 from raftctl.cli.offline.verify import replayed
 from raftctl.codec import CodecError
 from raftctl.errors import ConfigError, DiskError, ErrorCode, KafkaError
+from raftctl.http_security import NO_SECURITY, HttpSecurity
 from raftctl.ids import uuid_text
 from raftctl.loader import image_of
 from raftctl.metadata.codec import RECORD_CODEC
@@ -79,9 +80,10 @@ def shell(
         str | None, typer.Option(metavar="FILE", help="A snapshot of the metadata (.checkpoint).")
     ] = None,
     timeout: TimeoutOption = TIMEOUT_S,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Shows the metadata as files in directories: ls, cat, find, tree."""
-    session = Shell(_load(controllers, directory, snapshot, timeout))
+    session = Shell(_load(controllers, directory, snapshot, timeout, command_config))
     if command:
         _print(printer, session.run(command))
         return
@@ -96,11 +98,17 @@ def shell(
 
 
 def _load(
-    controllers: str | None, directory: str | None, snapshot: str | None, timeout_s: float
+    controllers: str | None,
+    directory: str | None,
+    snapshot: str | None,
+    timeout_s: float,
+    command_config: str | None,
 ) -> MetadataImage:
+    if command_config is not None and controllers is None:
+        raise ConfigError("--command-config is for --controllers: give both")
     match controllers, directory, snapshot:
         case (str(), None, None):
-            return load_live(controllers, timeout_s)
+            return load_live(controllers, timeout_s, command_config)
         case (None, str(), None):
             return load_log(directory)
         case (None, None, str()):
@@ -149,13 +157,15 @@ class Shell:
         return find_paths(self._root, path, arguments[1] if len(arguments) > 1 else "*")
 
 
-def load_live(controllers: str, timeout_s: float) -> MetadataImage:
+def load_live(
+    controllers: str, timeout_s: float, command_config: str | None = None
+) -> MetadataImage:
     """The newest committed image of the controller to believe most."""
-    quorum = Controllers(controllers=controllers, timeout=timeout_s)
+    quorum = Controllers(controllers=controllers, timeout=timeout_s, command_config=command_config)
     status = quorum.ask()
     for address in quorum.addresses:
         if status.answers[address] is status.best:
-            image = fetch_image(address, timeout_s)
+            image = fetch_image(address, timeout_s, quorum.security)
             if image is not None:
                 return image
     raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the controller gave no metadata; ask again")
@@ -198,12 +208,13 @@ def load_log(directory: str) -> MetadataImage:
     return delta.image
 
 
-def fetch_image(address: str, timeout_s: float) -> MetadataImage | None:
+def fetch_image(
+    address: str, timeout_s: float, security: HttpSecurity = NO_SECURITY
+) -> MetadataImage | None:
     """One controller's newest committed image; None if it does not answer with one in time."""
-    host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+    connection = security.connection(address, timeout_s)
     try:
-        connection.request("GET", METADATA_PATH)
+        connection.request("GET", METADATA_PATH, headers=security.headers)
         response = connection.getresponse()
         if response.status != 200:
             return None

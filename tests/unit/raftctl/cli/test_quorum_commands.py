@@ -90,7 +90,8 @@ def test_each_change_says_what_was_seen_of_the_quorum_as_it_was_asked(
     answers = [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NONE]
     seen: list[OffsetAndEpoch | None] = []
 
-    async def call(address: str, status: dict[str, Any], timeout_s: float, request: Any) -> Any:
+    async def call(_quorum: Controllers, *asked: Any) -> Any:
+        request = asked[-1]
         seen.append(request.seen)
         return answers.pop(0)
 

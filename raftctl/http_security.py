@@ -1,0 +1,57 @@
+"""How a client connects to controllers over HTTP: by TLS, and with a login."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from raftctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSecurity:
+    """How an HTTP client connects to controllers."""
+
+    tls: ssl.SSLContext | None = None
+    login: tuple[str, str] | None = field(default=None, repr=False)
+    """User and password."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of each request (RFC 7617)."""
+        if self.login is None:
+            return {}
+        encoded = base64.b64encode(":".join(self.login).encode()).decode()
+        return {"Authorization": f"Basic {encoded}"}
+
+    def check(self, address: str) -> None:
+        """Raise ConfigError if a password would go to this `host:port` in the clear."""
+        host = address.rpartition(":")[0].strip("[]")
+        try:
+            is_loopback = ip_address(host).is_loopback
+        except ValueError:
+            is_loopback = host == "localhost"
+        if self.login is not None and self.tls is None and not is_loopback:
+            raise ConfigError(
+                f"a password would go to {address} in the clear: use TLS, "
+                "security.protocol=SASL_SSL"
+            )
+
+    def connection(self, address: str, timeout_s: float) -> http.client.HTTPConnection:
+        """Return a connection to `host:port`, which is not opened yet; ConfigError as `check`."""
+        self.check(address)
+        host, _, port = address.rpartition(":")
+        name = host.strip("[]")
+        if self.tls is None:
+            return http.client.HTTPConnection(name, int(port), timeout=timeout_s)
+        return http.client.HTTPSConnection(name, int(port), timeout=timeout_s, context=self.tls)
+
+
+NO_SECURITY = HttpSecurity()
