@@ -205,8 +205,6 @@ def check_spec(spec: RunSpec) -> None:
             raise InputError("--env external: say where with --bootstrap-servers HOST:PORT,...")
         if spec.workload not in KAFKA_WORKLOADS:
             raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
-        if spec.command_config and spec.workload in JAVA_WORKLOADS:
-            raise InputError(f"--command-config: the tools of {spec.workload} do not log in")
     else:
         _check_not_external(spec)
     _check_java(spec)

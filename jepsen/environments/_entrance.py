@@ -40,6 +40,8 @@ class Entrance:
 
     bootstrap_servers: str
     login: Login | None = None
+    command_config: str = ""
+    """The path of the login's file, for tools that read it; empty without one."""
 
     @property
     def generation(self) -> int:

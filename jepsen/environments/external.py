@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jepsen.environments._base import ClusterSpec, KeyValues, Link, Quality
+    from jepsen.environments.raftctl import FileLogin
 
 ROLES = ("controller", "broker")
 TAKES_S = 60.0
@@ -124,11 +125,14 @@ def _last_line(text: str) -> str:
 
 
 CONNECT_S = 3.0
+LOGIN_S = 10.0
 ANSWER_S = 5.0
 READ_S = 15.0
 GRACE_S, SILENCE_S, AGAIN_S = 2.0, 1.0, 0.1
 """The time a fault may take to strike, the silence that counts, and the pause between attempts."""
 API_VERSIONS = 18
+SASL_HANDSHAKE = 17
+SASL_AUTHENTICATE = 36
 CORRELATION = 4711
 ANSWER_BYTES_MAX = 1 << 20
 
@@ -192,6 +196,51 @@ async def answers_kafka(
         return False
 
 
+async def logs_in(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, login: FileLogin
+) -> bool:
+    """Return whether the broker accepts the login on a connection that is new (KIP-152)."""
+    mechanism, respond = login.exchange()
+    named = struct.pack(">h", len(mechanism)) + mechanism.encode()
+    try:
+        async with asyncio.timeout(LOGIN_S):
+            answer = await _ask(reader, writer, SASL_HANDSHAKE, 1, named)
+            error, challenge = _number(answer), b""
+            while not error and (response := respond(challenge)) is not None:
+                token = struct.pack(">i", len(response)) + response
+                error, challenge = _read_challenge(
+                    await _ask(reader, writer, SASL_AUTHENTICATE, 0, token)
+                )
+            return not error
+    except (TimeoutError, OSError, asyncio.IncompleteReadError, ValueError, struct.error):
+        return False
+
+
+async def _ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, api: int, version: int, body: bytes
+) -> bytes:
+    """Return the body of an answer. Raises ValueError, OSError and IncompleteReadError."""
+    request = struct.pack(">hhih", api, version, CORRELATION, -1) + body
+    writer.write(struct.pack(">i", len(request)) + request)
+    size, correlation = struct.unpack(">ii", await reader.readexactly(8))
+    if not (4 <= size < ANSWER_BYTES_MAX and correlation == CORRELATION):
+        raise ValueError("it is no answer to the request")
+    return await reader.readexactly(size - 4)
+
+
+def _number(answer: bytes) -> int:
+    number: int = struct.unpack_from(">h", answer)[0]
+    return number
+
+
+def _read_challenge(answer: bytes) -> tuple[int, bytes]:
+    """Return the error and the challenge in an answer to SaslAuthenticate 0."""
+    length = struct.unpack_from(">h", answer, 2)[0]
+    position = 4 + max(0, length)
+    size = max(0, struct.unpack_from(">i", answer, position)[0])
+    return _number(answer), answer[position + 4 : position + 4 + size]
+
+
 async def broker_addresses(entrance: Entrance) -> dict[int, tuple[str, int]]:
     """Return the host and port of each broker that serves, by id; empty if none answers in time."""
     from jepsen.environments.admin import ASK_S, ERRORS, open_admin
@@ -215,19 +264,23 @@ class Witness:
         self._writer = writer
 
     @classmethod
-    async def open(
-        cls, host: str, port: int, context: ssl.SSLContext | None = None
-    ) -> Witness | None:
-        """Connect to a broker.
+    async def open(cls, host: str, port: int, login: FileLogin | None = None) -> Witness | None:
+        """Connect to a broker, and log in: before a login a broker may answer only once.
 
         Return None if it does not answer: silence later would show nothing.
         """
+        context = None if login is None else login.context()
         try:
             async with asyncio.timeout(CONNECT_S):
                 found = cls(*await asyncio.open_connection(host, port, ssl=context))
         except (TimeoutError, OSError):
             return None
-        if await answers_kafka(found._reader, found._writer, SILENCE_S):
+        is_in = (
+            login is None
+            or not login.has_user
+            or await logs_in(found._reader, found._writer, login)
+        )
+        if is_in and await answers_kafka(found._reader, found._writer, SILENCE_S):
             return found
         await found.close()
         return None
@@ -298,10 +351,14 @@ def entrance_of(bootstrap_servers: str, command_config: str) -> Entrance:
     """Return the addresses with the login of a file, if one is named; InputError."""
     if not command_config:
         return Entrance(bootstrap_servers)
+    return Entrance(bootstrap_servers, _read_login(command_config), command_config)
+
+
+def _read_login(command_config: str) -> FileLogin:
     # Knows the keys of the file, which are raftctl's too; nobody else needs it.
     from jepsen.environments.raftctl import read_login
 
-    return Entrance(bootstrap_servers, read_login(command_config))
+    return read_login(command_config)
 
 
 UNDO = {"kill": "start", "stop": "start", "pause": "resume"}
@@ -313,12 +370,10 @@ class ExternalEnvironment(Environment):
 
     def __init__(self, spec: ClusterSpec) -> None:
         """Raise InputError for a program that does not control the cluster, or a login's file."""
-        self._entrance = entrance_of(spec.bootstrap_servers, spec.command_config)
-        login = self._entrance.login
-        self._context = None if login is None else login.context()
-        if spec.control and login is not None and login.has_user:
-            # Before a login a broker answers a witness once, so its silence shows nothing.
-            raise InputError("--control: its faults cannot be watched where clients log in by SASL")
+        self._login: FileLogin | None = None
+        if spec.command_config:
+            self._login = _read_login(spec.command_config)
+        self._entrance = Entrance(spec.bootstrap_servers, self._login, spec.command_config)
         self._control = Control(spec.control) if spec.control else None
         self._addresses: dict[int, tuple[str, int]] = {}
         """The addresses of brokers, by id, as far as they are known."""
@@ -408,7 +463,7 @@ class ExternalEnvironment(Environment):
             return None
         self._addresses |= await broker_addresses(self.entrance)
         address = self._addresses.get(ids[0])
-        return None if address is None else await Witness.open(*address, self._context)
+        return None if address is None else await Witness.open(*address, self._login)
 
     async def kill(self, node: str) -> None:
         await self._do("kill", node)

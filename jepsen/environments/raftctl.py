@@ -17,6 +17,9 @@ import asyncio
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pydantic import SecretStr
 
 from jepsen.checkers.replication.metadata import Assignment
 from jepsen.environments._base import Change, KeyValueError, KeyValues
@@ -24,17 +27,19 @@ from jepsen.environments._entrance import Login
 from jepsen.errors import InputError
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.config import parse_client_properties
+from raftctl.config.security import Jaas
 from raftctl.controller_channel import CLIENT_ID
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.raft.messages import ChangeVotersResponse
 from raftctl.rpc import RpcClient, RpcError
 from raftctl.runtime.real import RealFileSystem
 from raftctl.security.clients import librdkafka_settings, python_settings
+from raftctl.security.sasl import SaslError, make_client
 
 if TYPE_CHECKING:
     import random
     import ssl
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from raftctl.client import Lock
@@ -65,6 +70,24 @@ class FileLogin(Login):
     def context(self) -> ssl.SSLContext | None:
         made: ssl.SSLContext | None = self.aiokafka().get("ssl_context")
         return made
+
+    def exchange(self) -> tuple[str, Callable[[bytes], bytes | None]]:
+        """Return the mechanism of SASL and what answers its challenges, the first an empty one.
+
+        Only with a user. The answer is None at the end; ValueError for what a broker may not say.
+        """
+        user = self._security.login
+        assert user is not None, "somebody logs in"
+        options = {"username": SecretStr(user.user), "password": user.password}
+        mechanism = make_client(user.mechanism, Jaas("", options), uuid4().hex)
+
+        def respond(challenge: bytes) -> bytes | None:
+            try:
+                return mechanism.respond(challenge)
+            except SaslError as error:
+                raise ValueError(str(error)) from None
+
+        return user.mechanism, respond
 
 
 def read_login(path: str) -> FileLogin:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jepsen.client import Client
-    from jepsen.environments import Environment
+    from jepsen.environments import Entrance, Environment
     from jepsen.history import Op
     from jepsen.workloads.sessions import LogSession
 
@@ -69,10 +69,11 @@ class VerifiableClient(LogClient):
     """`send` of a batch of values, and `final-poll` of all that there is."""
 
     def __init__(
-        self, session: LogSession, options: WorkloadOptions, bootstrap: str, process: int
+        self, session: LogSession, options: WorkloadOptions, entrance: Entrance, process: int
     ) -> None:
         super().__init__(session)
-        self._where = ["--bootstrap-server", bootstrap, "--topic", options.topic]
+        self._where = ["--bootstrap-server", entrance.bootstrap_servers, "--topic", options.topic]
+        self._login = entrance.command_config
         self._home = options.kafka_home
         self._acks = ALL_ACKS if options.acks == "all" else options.acks
         self._groups = (f"{options.topic}-{process}-{number}" for number in count())
@@ -119,6 +120,8 @@ class VerifiableClient(LogClient):
         process = await asyncio.create_subprocess_exec(
             script(self._home, tool),
             *self._where,
+            # Deprecated since Kafka 4.2, and all releases have it.
+            *([f"--{tool}.config", self._login] if self._login else []),
             *arguments,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -163,7 +166,7 @@ def _client(
     options: WorkloadOptions, environment: Environment, process: int, rng: random.Random
 ) -> Client:
     made = session(environment, options)
-    return VerifiableClient(made, options, environment.bootstrap_servers, process)
+    return VerifiableClient(made, options, environment.entrance, process)
 
 
 def verifiable(options: WorkloadOptions) -> Workload:

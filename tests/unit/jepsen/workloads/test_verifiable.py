@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jepsen.cli.main import run
+from jepsen.environments import Entrance
 from jepsen.history import Op, OpType
 from jepsen.workloads import WorkloadOptions
 from jepsen.workloads.verifiable import BATCH, VerifiableClient
@@ -34,10 +35,11 @@ def tools(folder: Path, *told: dict[str, Any]) -> str:
     return str(folder)
 
 
-def client(home: str, end: int = 0) -> VerifiableClient:
+def client(home: str, end: int = 0, command_config: str = "") -> VerifiableClient:
     session = ScriptedSession()
     session.end = {"0": end}
-    return VerifiableClient(session, WorkloadOptions(topic="t", kafka_home=home), "h:1", 7)
+    entrance = Entrance("h:1", command_config=command_config)
+    return VerifiableClient(session, WorkloadOptions(topic="t", kafka_home=home), entrance, 7)
 
 
 def op(f: str, value: Any) -> Op:
@@ -54,6 +56,21 @@ async def test_what_the_producer_tells_is_where_its_values_are(tmp_path: Path) -
     assert done.value == [["send", "0", [8, 3 * BATCH]], ["send", "0", [9, 3 * BATCH + 1]]]
     call = (tmp_path / "calls").read_text()
     assert "--topic t --max-messages 2 --value-prefix 3 --acks -1" in call
+
+
+@pytest.mark.req("S7")
+async def test_the_tools_log_in(tmp_path: Path) -> None:
+    home = tools(
+        tmp_path,
+        ACKED | {"value": "0.0", "offset": 0},
+        READ | {"value": "0.0", "offset": 0},
+    )
+    made = client(home, end=1, command_config="/etc/client.properties")
+    assert (await made.invoke(op("send", [["send", "0", 0]]))).type is OpType.OK
+    assert (await made.invoke(op("final-poll", [["poll"]]))).type is OpType.OK
+    sent, read = (tmp_path / "calls").read_text().splitlines()
+    assert "--producer.config /etc/client.properties" in sent
+    assert "--consumer.config /etc/client.properties" in read
 
 
 async def test_nothing_that_a_producer_did_not_tell_has_surely_failed(tmp_path: Path) -> None:
