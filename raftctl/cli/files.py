@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def read_config_file(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
     """The node's configuration with absolute directories; ConfigError names the file or key."""
-    from raftctl.config import load_config
+    from raftctl.config import load_config, warn_on_stderr
+    from raftctl.runtime.real import RealFileSystem
 
     given = parse_overrides(overrides)
     try:
@@ -24,6 +25,12 @@ def read_config_file(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigError(f"--config {path}: cannot be read: {reason}") from None
     config = load_config(text, given)
+    secrets = [key for key in config.written_secrets if key not in given]
+    if secrets and RealFileSystem().is_readable_by_all(path):
+        warn_on_stderr(
+            f"--config {path}: all users may read it, and {secrets[0]} is a secret: chmod 600, or "
+            "640 with the node's group"
+        )
     metadata = config.metadata_log_dir
     return config.model_copy(
         update={

@@ -50,6 +50,15 @@ class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, TokenKeys, Acce
         return self._written
 
     @property
+    def written_secrets(self) -> tuple[str, ...]:
+        """The keys that were written whose values nobody else should read.
+
+        Certificates are not among them: everybody who connects sees those.
+        """
+        secret = (key for key, value in self._written.items() if is_secret(key) and value)
+        return tuple(key for key in secret if "certificate" not in key)
+
+    @property
     def described_listener_keys(self) -> dict[str, str | None]:
         """The keys of `listener.name.` as they were written; None for the value of a secret."""
         return {
@@ -239,7 +248,6 @@ def mechanism_settings(name: str, keys: SaslKeys, jaas: Jaas | None) -> Mechanis
             keys.sasl_oauthbearer_expected_audience,
             keys.sasl_oauthbearer_expected_issuer,
             keys.sasl_oauthbearer_clock_skew_seconds,
-            keys.sasl_oauthbearer_scope_claim_name,
             keys.sasl_oauthbearer_sub_claim_name,
             keys.sasl_oauthbearer_jwks_endpoint_refresh_ms,
             keys.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms,

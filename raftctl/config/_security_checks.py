@@ -114,7 +114,10 @@ def _why_not_own(node: NodeListeners, listener: str, rest: str, value: str) -> s
     key = rest if mechanism is None else rest.removeprefix(mechanism_prefix(mechanism))
     protocol = node.security_protocol(listener)
     if key in LIMIT_KEYS and mechanism is None:
-        return None
+        is_controllers = listener in node.controller_listener_names
+        return (
+            "controllers' listeners have no such bound: remove the key" if is_controllers else None
+        )
     if key in _TLS_KEYS and mechanism is None:
         idle = not protocol.endswith("SSL") and not _is_default(TlsKeys, key, value)
         return f"the listener speaks {protocol}: remove the key" if idle else None
@@ -156,8 +159,43 @@ def _idle_keys(node: NodeListeners) -> Iterator[str]:
             f"ssl.client.auth={node.ssl_client_auth}: no listener speaks SSL, and on SASL_SSL only "
             "listener.name.NAME.ssl.client.auth has an effect: write that"
         )
+    if "SSL" not in protocols and node.ssl_principal_mapping_rules != "DEFAULT":
+        yield (
+            "ssl.principal.mapping.rules is set, but no listener speaks SSL, and on SASL_SSL the "
+            "login decides: remove the key"
+        )
     if not any(protocol.startswith("SASL") for protocol in protocols):
         yield from _set_for_nothing(node, SaslKeys, "no listener speaks SASL_SSL or SASL_PLAINTEXT")
+        return
+    yield from _idle_logins(node)
+    spoken = {mechanism for name in node.named_listeners for mechanism in _spoken(node, name)}
+    if _OAUTHBEARER not in spoken:
+        keys = (key for key in _SASL_KEYS if key.startswith("sasl.oauthbearer."))
+        for key in sorted(keys):
+            if not _is_default_of(node, key):
+                yield f"{key} is set, but no listener has OAUTHBEARER: add it, or remove the key"
+
+
+def _idle_logins(node: NodeListeners) -> Iterator[str]:
+    """Return the mechanisms by which nodes should log in, where none of them does."""
+    where = {
+        "sasl.mechanism.controller.protocol": node.controller_listener_names,
+        "sasl.mechanism.inter.broker.protocol": (node.inter_broker_listener,),
+    }
+    for key, names in where.items():
+        protocols = {node.security_protocol(name) for name in names}
+        asks = "SASL_SSL" in protocols or "SASL_PLAINTEXT" in protocols
+        is_used = key.endswith("controller.protocol") or node.broker_listeners
+        if is_used and not asks and not _is_default_of(node, key):
+            yield (
+                f"{key} is set, but {', '.join(names)} speaks {', '.join(sorted(protocols))}: "
+                "give it a protocol with SASL, or remove the key"
+            )
+
+
+def _is_default_of(node: NodeListeners, key: str) -> bool:
+    name = key.replace(".", "_")
+    return bool(getattr(node, name) == type(node).model_fields[name].default)
 
 
 def _set_for_nothing(node: NodeListeners, section: type[Section], why: str) -> Iterator[str]:

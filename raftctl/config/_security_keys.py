@@ -146,7 +146,6 @@ class SaslKeys(Section):
     sasl_oauthbearer_clock_skew_seconds: int = key(
         30, "How far the clock of the issuer may be from the node's.", at_least=0
     )
-    sasl_oauthbearer_scope_claim_name: str = key("scope", "The claim with a token's scopes.")
     sasl_oauthbearer_sub_claim_name: str = key("sub", "The claim with the principal's name.")
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = key(
         3_600_000, "How often the public keys are read.", at_least=1, at_most=LONG_MAX

@@ -142,6 +142,10 @@ _REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sasl.kerberos.principal.to.local.rules": (_NO_KERBEROS, ("DEFAULT",)),
     "sasl.oauthbearer.header.urlencode": (_NO_LOGIN, _OFF),
     "sasl.oauthbearer.scope": (_NO_LOGIN, _OFF),
+    "sasl.oauthbearer.scope.claim.name": (
+        "the scopes of a token decide nothing, rules of access do",
+        ("scope",),
+    ),
     "sasl.oauthbearer.client.credentials.client.id": (_NO_LOGIN, _OFF),
     "sasl.oauthbearer.client.credentials.client.secret": (_NO_LOGIN, _OFF),
     "sasl.oauthbearer.jwt.retriever.class": (

@@ -82,7 +82,6 @@ class OAuthBearerSettings:
     expected_audience: tuple[str, ...] = ()
     expected_issuer: str | None = None
     clock_skew_s: int = 30
-    scope_claim_name: str = "scope"
     sub_claim_name: str = "sub"
     jwks_endpoint_refresh_ms: int = 3_600_000
     jwks_endpoint_retry_backoff_ms: int = 100
@@ -139,6 +138,13 @@ class ClientSecurity:
     protocol: SecurityProtocol = "PLAINTEXT"
     tls: TlsSettings | None = None
     login: ClientLogin | None = None
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether there is a password or a key among its values."""
+        tls = self.tls
+        of_tls = () if tls is None else (tls.keystore.password, tls.keystore.key, tls.key_password)
+        return self.login is not None or any(of_tls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,9 @@ class LocalCluster:
         voters = initial_controllers(self.layout, new_id)
         for node, config in configs.items():
             self._path(node).mkdir(parents=True)
-            self._properties_path(node).write_text(write_properties(values[node]))
+            path = self._properties_path(node)
+            path.touch(mode=0o600)  # overrides may hold passwords
+            path.write_text(write_properties(values[node]))
             first = voters if config.is_controller else None
             format_storage(config, self.layout.cluster_id, first)
         # Last, since its presence says that the directory is complete.

@@ -127,7 +127,8 @@ class RealFile(File):
     def __init__(self, path: str, *, create: bool) -> None:
         self._path = path
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._descriptor = os.open(path, flags, 0o644)
+        # For the node's own user: logs hold records, and the metadata's keys that verify passwords.
+        self._descriptor = os.open(path, flags, 0o600)
         self._held: Descriptor | None = Descriptor(self._descriptor)
         self._size = os.fstat(self._descriptor).st_size
         self._knows_memory = True

@@ -10,6 +10,29 @@ _RULES = "unit/raftctl/kv/test_key_rules.py"
 
 EDITS = (
     Edit(
+        "secrets_that_all_may_read_are_no_warning",
+        "cli.files:read_config_file",
+        "RealFileSystem().is_readable_by_all(path)",
+        "False",
+        "unit/raftctl/cli/test_file_modes.py::"
+        "test_a_configuration_with_secrets_that_all_may_read[all]",
+    ),
+    Edit(
+        "login_between_nodes_that_is_not_in_force_is_taken",
+        "config._security_checks:_idle_keys",
+        "yield from _idle_logins(node)",
+        "yield from ()",
+        "unit/raftctl/config/test_listeners.py::"
+        "test_a_key_that_nothing_looks_at_is_an_error[brokers]",
+    ),
+    Edit(
+        "fault_is_watched_by_nobody_who_logs_in",
+        "jepsen.environments.external:Witness.open",
+        "not login.has_user",
+        "True",
+        "unit/jepsen/environments/test_login.py::test_a_broker_is_watched_by_who_logs_in[PLAIN]",
+    ),
+    Edit(
         "password_goes_to_another_machine_in_the_clear",
         "http_security:HttpSecurity.check",
         "self.login is not None and self.tls is None and not is_loopback",

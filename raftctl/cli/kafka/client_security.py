@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raftctl.cli._output import say_progress
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def read_client_security(path: str | None) -> ClientSecurity:
     """Return what the file asks for; without one, a plain connection. ConfigError names the key."""
     from raftctl.config import parse_client_properties
     from raftctl.config.security import ClientSecurity
+    from raftctl.runtime.real import RealFileSystem
 
     if path is None:
         return ClientSecurity()
@@ -40,9 +42,12 @@ def read_client_security(path: str | None) -> ClientSecurity:
             f"{_OPTION} {path}: cannot be read ({reason}): name a readable file"
         ) from None
     try:
-        return parse_client_properties(text)
+        security = parse_client_properties(text)
     except ConfigError as error:
         raise ConfigError(f"{_OPTION} {path}: {error}") from None
+    if security.has_secret and RealFileSystem().is_readable_by_all(path):
+        say_progress(f"{_OPTION} {path}: all users may read it, and it holds a secret: chmod 600")
+    return security
 
 
 @contextmanager

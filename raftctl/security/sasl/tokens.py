@@ -49,6 +49,7 @@ ALGORITHMS = (
 _KEY_TYPES = ("RSA", "EC", "OKP")
 _PRIVATE = ("d", "p", "q", "dp", "dq", "qi", "oth")
 _TOKEN_BYTES_MAX = 64 * 1024
+_DOUBLINGS_MAX = 30
 _JWKS_KEY = "sasl.oauthbearer.jwks.endpoint.url"
 _REMEDY = "write the issuer's public keys there, as a JWKS"
 
@@ -165,8 +166,8 @@ class IssuerKeys:
     """The keys of an issuer, fetched when they are old, or when a token names an unknown one.
 
     Fetches never overlap, and between two is a pause: a client that invents ids of keys must not
-    make this node ask the issuer again and again. While the issuer cannot be reached, the keys
-    that were fetched last stay.
+    make this node ask the issuer again and again. After a failure the pause is short at first, and
+    doubles. While the issuer cannot be reached, the keys that were fetched last stay.
     """
 
     def __init__(
@@ -176,9 +177,15 @@ class IssuerKeys:
         log: FilteringBoundLogger,
         *,
         refresh_seconds: float,
+        retry_seconds: float,
         pause_seconds: float,
     ) -> None:
-        """`fetch` reads the document off the event loop; `clock` is the loop's, in seconds."""
+        """`fetch` reads the document off the event loop; `clock` is the loop's, in seconds.
+
+        A pause is `pause_seconds`; after the first failure it is `retry_seconds`.
+        """
+        self._retry_seconds = retry_seconds
+        self._failures = 0
         self._fetch = fetch
         self._clock = clock
         self._log = log
@@ -216,12 +223,19 @@ class IssuerKeys:
         """Return the fetch that is under way, or begins; None: the pause is not over."""
         if self._fetching is None:
             now, tried_at = self._clock(), self._tried_at
-            if tried_at is not None and now < tried_at + self._pause_seconds:
+            if tried_at is not None and now < tried_at + self._pause:
                 return None
             self._tried_at = now
             self._fetching = self._fetch()
             self._fetching.add_done_callback(self._fetched)
         return self._fetching
+
+    @property
+    def _pause(self) -> float:
+        if self._failures == 0:
+            return self._pause_seconds
+        doublings = min(self._failures - 1, _DOUBLINGS_MAX)
+        return min(self._retry_seconds * (1 << doublings), self._pause_seconds)
 
     def _fetched(self, future: asyncio.Future[bytes]) -> None:
         self._fetching = None
@@ -229,7 +243,9 @@ class IssuerKeys:
             return
         try:
             self._keys = parse_keys(future.result())
+            self._failures = 0
         except (OSError, ValueError) as error:
+            self._failures += 1
             self._log.warning("issuer_keys_not_fetched", reason=type(error).__name__)
 
 
@@ -254,6 +270,7 @@ class TokenIssuer:
             asyncio.get_running_loop().time,
             runtime.log.bind(part="authentication", url=url),
             refresh_seconds=settings.jwks_endpoint_refresh_ms / 1000,
+            retry_seconds=settings.jwks_endpoint_retry_backoff_ms / 1000,
             pause_seconds=settings.jwks_endpoint_retry_backoff_max_ms / 1000,
         )
         rules = TokenRules(

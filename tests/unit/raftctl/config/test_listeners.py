@@ -15,7 +15,9 @@ from raftctl.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+ENCRYPTED_LOGINS = (
+    "OPEN:PLAINTEXT,WEB:SASL_SSL,LOGIN:SASL_PLAINTEXT,BOTH:SASL_SSL,CONTROLLER:PLAINTEXT"
+)
 MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
 SECRET = "s3cret"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -293,6 +295,44 @@ def test_what_a_listener_lacks_is_an_error(changes: dict[str, str], complaint: s
         node(changes)
     assert SECRET not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.req("S8")
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"sasl.mechanism.inter.broker.protocol": "PLAIN"},
+            r"sasl\.mechanism\.inter\.broker\.protocol is set, but OPEN speaks PLAINTEXT",
+        ),
+        (
+            {"sasl.mechanism.controller.protocol": "PLAIN"},
+            r"sasl\.mechanism\.controller\.protocol is set, but CONTROLLER speaks PLAINTEXT",
+        ),
+        (
+            {"sasl.oauthbearer.expected.issuer": "https://login.example.org"},
+            r"sasl\.oauthbearer\.expected\.issuer is set, but no listener has OAUTHBEARER",
+        ),
+        (
+            {"sasl.oauthbearer.scope.claim.name": "scp"},
+            r"sasl\.oauthbearer\.scope\.claim\.name=scp: the scopes of a token decide nothing",
+        ),
+        (
+            {"listener.name.controller.max.connections": "5"},
+            r"max\.connections=5: controllers' listeners have no such bound",
+        ),
+        (
+            {"ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/"}
+            | {"listener.security.protocol.map": ENCRYPTED_LOGINS},
+            r"ssl\.principal\.mapping\.rules is set, but no listener speaks SSL",
+        ),
+    ],
+    ids=["brokers", "controllers", "issuer", "scopes", "bound", "names"],
+)
+def test_a_key_that_nothing_looks_at_is_an_error(changes: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as error:
+        node(changes)
+    assert SECRET not in str(error.value)
 
 
 @pytest.mark.req("S8")

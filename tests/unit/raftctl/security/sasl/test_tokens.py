@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import itertools
 import json
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,7 @@ class Issuer:
             lambda: self.now,
             structlog.wrap_logger(structlog.PrintLogger(), processors=[self.log]),
             refresh_seconds=100,
+            retry_seconds=1,
             pause_seconds=10,
         )
 
@@ -230,6 +232,26 @@ async def test_keys_are_fetched_for_an_unknown_one_with_pauses() -> None:
     issuer.now += 10
     await issuer.keys.refresh()
     assert issuer.asked == 2
+
+
+@pytest.mark.req("S8")
+async def test_an_issuer_that_fails_is_asked_again_after_longer_and_longer() -> None:
+    issuer = Issuer()
+    document, issuer.document = issuer.document, OSError("not there")
+    asked_at = []
+    for tenth in range(600):
+        issuer.now = 1000.0 + tenth / 10
+        before = issuer.asked
+        await issuer.keys.refresh()
+        await asyncio.sleep(0)
+        if issuer.asked > before:
+            asked_at.append(tenth / 10)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(asked_at)]
+    assert [round(pause) for pause in pauses] == [1, 2, 4, 8, 10, 10, 10, 10]
+    issuer.document = document
+    issuer.now += 10
+    await issuer.keys.refresh()
+    assert issuer.keys.find("ec").kid == "ec"
 
 
 async def test_old_keys_are_fetched_again_and_stay_if_that_fails() -> None:
