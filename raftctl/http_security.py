@@ -22,25 +22,31 @@ class HttpSecurity:
     tls: ssl.SSLContext | None = None
     login: tuple[str, str] | None = field(default=None, repr=False)
     """User and password."""
+    token: str | None = field(default=None, repr=False)
+    """In place of a login: a token of OAUTHBEARER."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of each request (RFC 7617)."""
+        """The headers of each request (RFC 7617, RFC 6750)."""
+        if self.token is not None:
+            return {"Authorization": f"Bearer {self.token}"}
         if self.login is None:
             return {}
         encoded = base64.b64encode(":".join(self.login).encode()).decode()
         return {"Authorization": f"Basic {encoded}"}
 
     def check(self, address: str) -> None:
-        """Raise ConfigError if a password would go to this `host:port` in the clear."""
+        """Raise ConfigError if a secret would go to this `host:port` in the clear."""
         host = address.rpartition(":")[0].strip("[]")
         try:
             is_loopback = ip_address(host).is_loopback
         except ValueError:
             is_loopback = host == "localhost"
-        if self.login is not None and self.tls is None and not is_loopback:
+        has_secret = self.login is not None or self.token is not None
+        if has_secret and self.tls is None and not is_loopback:
+            secret = "password" if self.token is None else "token"
             raise ConfigError(
-                f"a password would go to {address} in the clear: use TLS, "
+                f"a {secret} would go to {address} in the clear: use TLS, "
                 "security.protocol=SASL_SSL"
             )
 

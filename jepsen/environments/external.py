@@ -200,10 +200,10 @@ async def logs_in(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, login: FileLogin
 ) -> bool:
     """Return whether the broker accepts the login on a connection that is new (KIP-152)."""
-    mechanism, respond = login.exchange()
-    named = struct.pack(">h", len(mechanism)) + mechanism.encode()
     try:
         async with asyncio.timeout(LOGIN_S):
+            mechanism, respond = await asyncio.to_thread(login.exchange)
+            named = struct.pack(">h", len(mechanism)) + mechanism.encode()
             answer = await _ask(reader, writer, SASL_HANDSHAKE, 1, named)
             error, challenge = _number(answer), b""
             while not error and (response := respond(challenge)) is not None:

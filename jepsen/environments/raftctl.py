@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pydantic import SecretStr
-
 from jepsen.checkers.replication.metadata import Assignment
 from jepsen.environments._base import Change, KeyValueError, KeyValues
 from jepsen.environments._entrance import Login
@@ -33,7 +31,7 @@ from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.raft.messages import ChangeVotersResponse
 from raftctl.rpc import RpcClient, RpcError
 from raftctl.runtime.real import RealFileSystem
-from raftctl.security.clients import librdkafka_settings, python_settings
+from raftctl.security.clients import librdkafka_settings, python_settings, token_source
 from raftctl.security.sasl import SaslError, make_client
 
 if TYPE_CHECKING:
@@ -65,7 +63,11 @@ class FileLogin(Login):
         return librdkafka_settings(self._security, self._files)
 
     def aiokafka(self) -> dict[str, Any]:
-        return python_settings(self._security, self._files)
+        settings = python_settings(self._security, self._files)
+        source = token_source(self._security, self._files)
+        if source is not None:
+            settings["sasl_oauth_token_provider"] = _token_provider(source)
+        return settings
 
     def context(self) -> ssl.SSLContext | None:
         made: ssl.SSLContext | None = self.aiokafka().get("ssl_context")
@@ -75,11 +77,14 @@ class FileLogin(Login):
         """Return the mechanism of SASL and what answers its challenges, the first an empty one.
 
         Only with a user. The answer is None at the end; ValueError for what a broker may not say.
+        With OAUTHBEARER it blocks until it has a token; OSError or ValueError if there is none.
         """
         user = self._security.login
         assert user is not None, "somebody logs in"
-        options = {"username": SecretStr(user.user), "password": user.password}
-        mechanism = make_client(user.mechanism, Jaas("", options), uuid4().hex)
+        source = token_source(self._security, self._files)
+        token = "" if source is None else source()
+        module = user.settings.jaas or Jaas("")
+        mechanism = make_client(user.mechanism, module, uuid4().hex, token)
 
         def respond(challenge: bytes) -> bytes | None:
             try:
@@ -88,6 +93,22 @@ class FileLogin(Login):
                 raise ValueError(str(error)) from None
 
         return user.mechanism, respond
+
+
+def _token_provider(source: Callable[[], str]) -> object:
+    from aiokafka.abc import AbstractTokenProvider
+
+    @AbstractTokenProvider.register
+    class Tokens:
+        async def token(self) -> str:
+            """Get a token."""
+            return await asyncio.to_thread(source)
+
+        def extensions(self) -> dict[str, str]:
+            """Return what else is sent with it."""
+            return {}
+
+    return Tokens()
 
 
 def read_login(path: str) -> FileLogin:

@@ -468,7 +468,11 @@ def _run(quorum: Controllers, use: Callable[[Client], Awaitable[T]]) -> T:
     async def main() -> T:
         security = quorum.security
         async with connect(
-            quorum.addresses, timeout_s=quorum.timeout, tls=security.tls, login=security.login
+            quorum.addresses,
+            timeout_s=quorum.timeout,
+            tls=security.tls,
+            login=security.login,
+            token=security.token,
         ) as client:
             return await use(client)
 

@@ -71,10 +71,12 @@ def connect(
     rng: random.Random | None = None,
     tls: ssl.SSLContext | None = None,
     login: tuple[str, str] | None = None,
+    token: str | None = None,
 ) -> Client:
     """Return a client of the cluster of these controllers; use it with `async with`.
 
-    `tls` is there where they speak it, `login` (user, password) where they have clients log in.
+    `tls` is there where they speak it. Where they have clients log in, one has either `login` (user
+    and password) or `token`.
     Raises ConfigError for what is no `host:port`. Calls give up after `timeout_s`. Warns where the
     system has no clock that counts for sessions while the machine is suspended.
     """
@@ -82,7 +84,7 @@ def connect(
         why = "no CLOCK_BOOTTIME here: sessions are not known to be lost while suspended"
         warnings.warn(why, RuntimeWarning, stacklevel=2)
     addresses = parse_addresses(controllers)
-    return Client(addresses, timeout_s, rng or random.Random(), HttpSecurity(tls, login))
+    return Client(addresses, timeout_s, rng or random.Random(), HttpSecurity(tls, login, token))
 
 
 class Client:

@@ -13,11 +13,12 @@ from raftctl.config._complaints import complaint
 from raftctl.config._definition import key, key_of, parsed_by
 from raftctl.config._listeners import JAAS_KEY, tls_settings
 from raftctl.config._properties import parse_properties
-from raftctl.config._security_keys import Mechanism, Secret, TlsKeys
+from raftctl.config._security_keys import Mechanism, Secret, TlsKeys, Url
 from raftctl.config.security import (
     LOGIN_MODULES,
     ClientLogin,
     ClientSecurity,
+    Jaas,
     SecurityProtocol,
     TlsSettings,
     parse_jaas,
@@ -27,12 +28,21 @@ from raftctl.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Those for which a user and a password are all that is needed."""
+_OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", _OAUTHBEARER)
+"""Those by which commands log in."""
 _PROTOCOL, _MECHANISM = "security.protocol", "sasl.mechanism"
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
 _STORES = ("ssl.keystore.", "ssl.truststore.")
-_OPTIONS = ("username", "password")
+_NAME_AND_SECRET = {_OAUTHBEARER: ("clientId", "clientSecret")}
+_USER_AND_PASSWORD = ("username", "password")
+_TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+_HANDLER = "sasl.login.callback.handler.class"
+_HANDLERS = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
+    for package in ("", "secured.")
+)
+"""Classes of Apache Kafka that get a token at the endpoint: files of its tools have to name one."""
 
 
 class _ClientKeys(TlsKeys):
@@ -43,6 +53,8 @@ class _ClientKeys(TlsKeys):
     )
     sasl_mechanism: Mechanism = key("", "How the client logs in.")
     sasl_jaas_config: Secret = key(None, "With which user and password.")
+    sasl_oauthbearer_token_endpoint_url: Url = key(None, "Where the client gets its tokens.")
+    sasl_login_callback_handler_class: str = key("", "The class that gets tokens there.")
 
 
 _OF_LISTENERS = (
@@ -107,15 +119,40 @@ def _checked_tls(keys: _ClientKeys, values: Mapping[str, str]) -> TlsSettings:
 
 
 def _login(keys: _ClientKeys) -> ClientLogin:
-    """Return the user and the password of `sasl.jaas.config`; ConfigError without them."""
+    """Return the name and the secret of `sasl.jaas.config`; ConfigError without them."""
     mechanism = keys.sasl_mechanism
     if mechanism not in MECHANISMS:
         given = f"={mechanism}" if mechanism else ""
         raise ConfigError(
             f"{_MECHANISM}{given}: commands log in by {', '.join(MECHANISMS)}: set one of them"
         )
+    endpoint = _token_endpoint(keys)
+    name, secret = _NAME_AND_SECRET.get(mechanism, _USER_AND_PASSWORD)
+    jaas = _login_module(keys, name, secret)
+    user = jaas.options[name].get_secret_value()
+    return ClientLogin(mechanism, user, jaas.options[secret], endpoint, jaas.option("scope"))
+
+
+def _token_endpoint(keys: _ClientKeys) -> str | None:
+    """Return where tokens are; ConfigError without it, or with it for another mechanism."""
+    url, handler = keys.sasl_oauthbearer_token_endpoint_url, keys.sasl_login_callback_handler_class
+    if keys.sasl_mechanism != _OAUTHBEARER:
+        for name, value in ((_TOKEN_ENDPOINT, url), (_HANDLER, handler)):
+            if value:
+                raise ConfigError(f"{name}: {keys.sasl_mechanism} has no tokens: leave it out")
+        return None
+    if handler and handler not in _HANDLERS:
+        raise ConfigError(f"{_HANDLER}: classes of Java are not loaded: write {_HANDLERS[0]}")
+    if url is None or not url.startswith(("https:", "http:")):
+        raise ConfigError(f"{_TOKEN_ENDPOINT}: commands get tokens there: write https://HOST/PATH")
+    return url
+
+
+def _login_module(keys: _ClientKeys, name: str, secret: str) -> Jaas:
+    """Return the login module with these options; ConfigError for another module or option."""
+    mechanism = keys.sasl_mechanism
     module = LOGIN_MODULES[mechanism]
-    remedy = f'write {module} required username="NAME" password="SECRET";'
+    remedy = f'write {module} required {name}="NAME" {secret}="SECRET";'
     if keys.sasl_jaas_config is None:
         raise ConfigError(f"{JAAS_KEY}: it is not set: {remedy}")
     try:
@@ -124,11 +161,11 @@ def _login(keys: _ClientKeys) -> ClientLogin:
         raise ConfigError(f"{JAAS_KEY}: {error}") from None
     if jaas.login_module != module:
         raise ConfigError(f"{JAAS_KEY}: it has no login module of {mechanism}: {remedy}")
-    useless = sorted(jaas.options.keys() - set(_OPTIONS))
+    known = {name, secret, *(("scope",) if mechanism == _OAUTHBEARER else ())}
+    useless = sorted(jaas.options.keys() - known)
     if useless:
         raise ConfigError(f"{JAAS_KEY}: the option {useless[0]} has no effect: leave it out")
-    lacking = [name for name in _OPTIONS if not jaas.option(name)]
+    lacking = [one for one in (name, secret) if not jaas.option(one)]
     if lacking:
         raise ConfigError(f"{JAAS_KEY}: the option {lacking[0]} is not set: {remedy}")
-    user, password = (jaas.options[name] for name in _OPTIONS)
-    return ClientLogin(mechanism, user.get_secret_value(), password)
+    return jaas

@@ -124,11 +124,30 @@ class ListenerSecurity:
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """A user that logs in by a password."""
+    """A user that logs in by a password, or gets a token with it."""
 
     mechanism: str
     user: str
+    """With OAUTHBEARER the `clientId`, and the password is its `clientSecret`."""
     password: SecretStr
+    token_endpoint_url: str | None = None
+    """With OAUTHBEARER: where it gets its tokens."""
+    scope: str | None = None
+
+    @property
+    def settings(self) -> MechanismSettings:
+        """The keys with which a node would log in as this user."""
+        names = ("username", "password")
+        if self.token_endpoint_url is not None:
+            names = ("clientId", "clientSecret")
+        options = dict(zip(names, (SecretStr(self.user), self.password), strict=True))
+        if self.scope is not None:
+            options["scope"] = SecretStr(self.scope)
+        return MechanismSettings(
+            self.mechanism,
+            Jaas(LOGIN_MODULES[self.mechanism], options),
+            oauthbearer=OAuthBearerSettings(token_endpoint_url=self.token_endpoint_url),
+        )
 
 
 @dataclass(frozen=True, slots=True)

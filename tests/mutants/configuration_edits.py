@@ -120,7 +120,7 @@ EDITS = (
     ),
     Edit(
         "option_of_a_login_module_is_ignored",
-        "config._client:_login",
+        "config._client:_login_module",
         "if useless:",
         "if False:",
         f"{_CLIENT}::test_refused[option]",
@@ -131,6 +131,13 @@ EDITS = (
         "error.code() == Errors._AUTHENTICATION",
         "False",
         f"{_COMMANDS}::test_wrong_password[command0]",
+    ),
+    Edit(
+        "secret_for_a_token_is_sent_in_the_clear",
+        "security.clients:_token_endpoint",
+        "check_url(url)",
+        "pass",
+        f"{_COMMANDS}::test_a_secret_is_not_sent_in_the_clear",
     ),
     Edit(
         "command_checks_no_name_of_a_broker",

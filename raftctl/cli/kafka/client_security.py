@@ -14,7 +14,7 @@ from raftctl.cli._output import say_progress
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from raftctl.config.security import ClientSecurity
 
@@ -75,6 +75,26 @@ def _raise_refusal(error: Any) -> None:
 def kafka_python_security(path: str | None) -> dict[str, Any]:
     """Return the settings for kafka-python."""
     from raftctl.runtime.real import RealFileSystem
-    from raftctl.security.clients import python_settings
+    from raftctl.security.clients import python_settings, token_source
 
-    return python_settings(read_client_security(path), RealFileSystem())
+    security, files = read_client_security(path), RealFileSystem()
+    settings, source = python_settings(security, files), token_source(security, files)
+    if source is not None:
+        settings["sasl_oauth_token_provider"] = _token_provider(source)
+    return settings
+
+
+def _token_provider(source: Callable[[], str]) -> object:
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    @AbstractTokenProvider.register
+    class Tokens:
+        def token(self) -> str:
+            """Get a token."""
+            return source()
+
+        def extensions(self) -> dict[str, str]:
+            """Return what else is sent with it."""
+            return {}
+
+    return Tokens()

@@ -8,16 +8,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
-from raftctl.config.security import Jaas, MechanismSettings
+from raftctl.config.security import Jaas
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.security.sasl._documents import read_token
 from raftctl.security.sasl._exchange import make_client
 from raftctl.security.sasl._mechanism import OAUTHBEARER, SaslError
 
 if TYPE_CHECKING:
-    from raftctl.config.security import ClientLogin, ListenerSecurity
+    from raftctl.config.security import ClientLogin, ListenerSecurity, MechanismSettings
     from raftctl.runtime.api import Runtime
     from raftctl.security.sasl._mechanism import ClientMechanism
 
@@ -66,8 +64,7 @@ class NodeLogin:
 
 def user_login(user: ClientLogin, runtime: Runtime) -> NodeLogin:
     """Return how a command logs in to controllers as a user."""
-    options = {"username": SecretStr(user.user), "password": user.password}
-    return NodeLogin(MechanismSettings(user.mechanism, Jaas("", options)), runtime)
+    return NodeLogin(user.settings, runtime)
 
 
 def node_login(security: ListenerSecurity, runtime: Runtime) -> NodeLogin | None:

@@ -11,6 +11,7 @@ from tests.unit.broker.server.fakes import publish
 
 if TYPE_CHECKING:
     from raftctl.security.sasl import ClientMechanism
+    from tests.kit.issuer import Issuer
     from tests.unit.broker.server.fakes import Client, FakeBroker
 
 _MODULES = "org.apache.kafka.common.security"
@@ -33,6 +34,22 @@ OAUTH_KEYS = {
         f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
     ),
 }
+
+
+def with_tokens(issuer: Issuer) -> dict[str, str]:
+    """Return the keys of a broker that takes an issuer's tokens."""
+    return {**OAUTH_KEYS, "sasl.oauthbearer.jwks.endpoint.url": issuer.keys_url}
+
+
+def by_token(client: str, secret: str, issuer: Issuer) -> dict[str, str]:
+    """Return the keys of a client that gets its tokens of an issuer."""
+    options = f'clientId="{client}" clientSecret="{secret}"'
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": issuer.token_url,
+        "sasl.jaas.config": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required {options};",
+    }
 
 
 def scram_record(mechanism: str, user: str, password: str) -> UserScramCredentialRecord:

@@ -23,8 +23,9 @@ from jepsen.errors import InputError
 from jepsen.workloads import WorkloadOptions
 from jepsen.workloads.sessions import session
 from tests.kit.certificates import Authority
+from tests.kit.issuer import issuing
 from tests.unit.broker.server.fakes import running_with
-from tests.unit.broker.server.sasl import KEYS, add_user
+from tests.unit.broker.server.sasl import KEYS, add_user, by_token, with_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +74,21 @@ async def test_sessions_log_in(tmp_path: Path, library: str) -> None:
         finally:
             await asked.close()
         assert "User:alice" in names(broker)
+
+
+@pytest.mark.parametrize("library", ["aiokafka", "librdkafka"])
+async def test_sessions_log_in_by_a_token(tmp_path: Path, library: str) -> None:
+    with issuing({"alice": PASSWORD}) as issuer:
+        path = written(tmp_path, by_token("alice", PASSWORD, issuer))
+        async with running_with(with_tokens(issuer), "t") as broker:
+            spec = ClusterSpec(bootstrap_servers=broker.address, command_config=path)
+            options = WorkloadOptions(topic="t", client=library)
+            asked = session(ExternalEnvironment(spec), options)
+            try:
+                assert await asked.send("0", b"value") == 0
+            finally:
+                await asked.close()
+            assert "User:alice" in names(broker)
 
 
 async def test_a_cluster_is_checked_with_the_login(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from raftctl.cli.main import BAD_INPUT, FAILED, run
 from tests.kit.certificates import Authority
+from tests.kit.issuer import issuing
 from tests.unit.broker.server.fakes import FakeBroker, running_with
-from tests.unit.broker.server.sasl import KEYS, add_user
+from tests.unit.broker.server.sasl import KEYS, add_user, by_token, with_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +71,33 @@ async def test_commands_log_in(tmp_path: Path, mechanism: str, command: tuple[st
         add_user(broker, "SCRAM-SHA-512", "alice", PASSWORD)
         assert await raftctl(broker, *command, *option) == 0
         assert "User:alice" in names(broker)
+
+
+@pytest.mark.parametrize("command", [LIBRDKAFKA, KAFKA_PYTHON])
+async def test_commands_log_in_by_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    with issuing({"alice": PASSWORD}) as issuer:
+        option = written(tmp_path / "good.properties", by_token("alice", PASSWORD, issuer))
+        wrong = written(tmp_path / "wrong.properties", by_token("alice", "not-hers", issuer))
+        async with running_with(with_tokens(issuer), "t") as broker:
+            assert await raftctl(broker, *command, *option) == 0
+            assert "User:alice" in names(broker)
+            assert await raftctl(broker, *command, *wrong) == FAILED
+            gc.collect()
+    assert "not-hers" not in capsys.readouterr().err
+
+
+async def test_a_secret_is_not_sent_in_the_clear(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with issuing({}) as issuer:
+        keys = by_token("alice", PASSWORD, issuer)
+    keys["sasl.oauthbearer.token.endpoint.url"] = "http://login.example.org/token"
+    option = written(tmp_path / "client.properties", keys)
+    for command in (LIBRDKAFKA, KAFKA_PYTHON):
+        assert run([*command, *option, "--bootstrap-server", "127.0.0.1:1"]) == BAD_INPUT
+        assert "token.endpoint.url=http://login" in capsys.readouterr().err
 
 
 async def test_clients_log_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

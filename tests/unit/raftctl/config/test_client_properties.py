@@ -16,6 +16,13 @@ SCRAM = f"{PACKAGE}.scram.ScramLoginModule"
 PASSWORD = "all-of-it"
 PROTOCOL = "security.protocol=SASL_PLAINTEXT\n"
 MECHANISM = f"{PROTOCOL}sasl.mechanism=PLAIN\n"
+OAUTH = f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule"
+HANDLER = f"{PACKAGE}.oauthbearer.OAuthBearerLoginCallbackHandler"
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url=https://login.example.org/token\n"
+TOKENS = (
+    f"{PROTOCOL}sasl.mechanism=OAUTHBEARER\n"
+    f'sasl.jaas.config={OAUTH} required clientId="admin" clientSecret="{PASSWORD}";\n'
+)
 JAAS = f'sasl.jaas.config={PLAIN} required username="admin" password="{PASSWORD}";\n'
 
 
@@ -39,6 +46,19 @@ def test_login_by_scram(mechanism: str) -> None:
     found = parse_client_properties(text)
     assert found.login is not None
     assert found.login.mechanism == mechanism
+
+
+@pytest.mark.parametrize("scope", [None, "kafka"])
+def test_login_by_token(scope: str | None) -> None:
+    text = TOKENS + ENDPOINT + f"sasl.login.callback.handler.class={HANDLER}\n"
+    if scope is not None:
+        text = text.replace("clientId", f"scope={scope} clientId")
+    login = parse_client_properties(text).login
+    assert login is not None
+    assert (login.mechanism, login.user, login.scope) == ("OAUTHBEARER", "admin", scope)
+    assert login.password.get_secret_value() == PASSWORD
+    assert login.token_endpoint_url == "https://login.example.org/token"
+    assert PASSWORD not in repr(login)
 
 
 def test_tls() -> None:
@@ -99,6 +119,19 @@ def test_name_of_the_server_is_not_checked_if_the_algorithm_is_empty() -> None:
         ),
         (MECHANISM + JAAS.replace('username="admin"', ""), "the option username is not set"),
         (MECHANISM + JAAS.replace("admin", ""), "the option username is not set"),
+        (TOKENS, "token.endpoint.url: commands get tokens there"),
+        (TOKENS + ENDPOINT.replace("https", "file"), "token.endpoint.url: commands get tokens"),
+        (MECHANISM + JAAS + ENDPOINT, "token.endpoint.url: PLAIN has no tokens"),
+        (
+            f"{MECHANISM}{JAAS}sasl.login.callback.handler.class={HANDLER}",
+            "handler.class: PLAIN has no tokens",
+        ),
+        (
+            f"{TOKENS}{ENDPOINT}sasl.login.callback.handler.class=org.example.Own",
+            "classes of Java are not loaded",
+        ),
+        (TOKENS.replace("clientSecret", "password") + ENDPOINT, "the option password has no"),
+        (TOKENS.replace('clientId="admin"', "") + ENDPOINT, "the option clientId is not set"),
     ],
 )
 def test_refused(text: str, error: str) -> None:
