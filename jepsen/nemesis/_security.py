@@ -23,6 +23,10 @@ AUTHORITIES = (1, 2)
 """Those that every node and client of a secured cluster trusts."""
 REACHES_S, POLL_S = 5.0, 0.2
 """How long a change may take from the controller to a broker."""
+CHANGE_S = 5.0
+"""How long a change may take: other faults wait for it, also those that hinder it."""
+LATE_S = 2.0
+"""After which a healed network has delivered what it held back."""
 HEALING_TRIES = 4
 
 
@@ -33,8 +37,8 @@ class SecurityFaults:
         self._environment = environment
         self._rules = rules
         self._random = rng
-        self._is_password_known = True
-        """False after a change of which nobody knows whether it was made."""
+        self._is_in_doubt = False
+        """A change was not acknowledged: it may come about at any time, also after later ones."""
         self._is_revoked = False
 
     async def renew(self, nodes: Sequence[str], authority: int | None = None) -> list[object]:
@@ -51,9 +55,7 @@ class SecurityFaults:
     async def change_password(self) -> list[str]:
         """Change the password of the clients' user; return the user, or [] without an effect."""
         access = self._access
-        self._is_password_known = False
-        await access.set_password(access.user)
-        self._is_password_known = True
+        await self._in_time(access.set_password(access.user))
         return [access.user] if await _becomes(partial(_is_changed, access)) else []
 
     async def revoke(self, operations: Sequence[str]) -> list[str]:
@@ -65,14 +67,14 @@ class SecurityFaults:
             operations = list(dict.fromkeys(rule.operation for rule in self._rules))
         rules = [rule for rule in self._rules if rule.operation in operations]
         self._is_revoked = True
-        await self._access.revoke(self._access.user, rules)
+        await self._in_time(self._access.revoke(self._access.user, rules))
         gone = await _becomes(partial(_have_gone, self._access, rules))
         return list(operations) if gone and rules else []
 
     async def allow(self) -> None:
         """Give all rights back."""
         access = self._access
-        await access.allow(access.user, self._rules)
+        await self._in_time(access.allow(access.user, self._rules))
         if not await _becomes(partial(_are_there, access, self._rules)):
             raise ClusterError("no broker has the rules that were given back")
         self._is_revoked = False
@@ -80,9 +82,10 @@ class SecurityFaults:
     async def heal(self) -> None:
         """Let clients log in and do what they need; ClusterError if that fails again and again."""
         repairs: list[Callable[[], Awaitable[object]]] = []
-        if self._is_revoked:
+        if self._is_revoked or self._is_in_doubt:
             repairs.append(self.allow)
-        if not self._is_password_known:
+        if self._is_in_doubt:
+            await asyncio.sleep(LATE_S)
             repairs.append(self.change_password)
         for repair in repairs:
             for left in reversed(range(HEALING_TRIES)):
@@ -92,6 +95,16 @@ class SecurityFaults:
                 except ClusterError:
                     if not left:
                         raise
+        self._is_in_doubt = False
+
+    async def _in_time(self, change: Awaitable[None]) -> None:
+        """Wait for a change; ClusterError if it is not acknowledged in time."""
+        try:
+            async with asyncio.timeout(CHANGE_S):
+                await change
+        except (TimeoutError, ClusterError) as error:
+            self._is_in_doubt = True
+            raise ClusterError(str(error) or f"not done in {CHANGE_S:g} s") from error
 
     @property
     def _access(self) -> AccessControl:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,7 @@ class Secured(Cluster):
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_security, "POLL_S", 0.001)
+    monkeypatch.setattr(_security, "LATE_S", 0.001)
     monkeypatch.setattr(_security, "REACHES_S", 0.005)
 
 
@@ -143,6 +145,30 @@ async def test_a_change_that_nobody_has_acknowledged_is_made_again_at_the_end(
     healed = await nemesis.invoke(op(HEAL))
     assert healed.error is None
     assert cluster.rights.passwords == ["first", "client-1"]
+    assert await nemesis.invoke(op(HEAL)) == healed
+    assert cluster.rights.passwords == ["first", "client-1"]
+
+
+async def test_what_may_come_late_is_made_good_although_a_later_change_was_acknowledged(
+    cluster: Secured, nemesis: Nemesis
+) -> None:
+    cluster.rights.refusals = 1
+    await nemesis.invoke(op("change-password", "clients"))
+    await nemesis.invoke(op("change-password", "clients"))
+    cluster.rights.held = set()
+    await nemesis.invoke(op(HEAL))
+    assert cluster.rights.passwords == ["first", "client-1", "client-2"]
+    assert {rule for _, rule in cluster.rights.held} == set(RULES)
+
+
+async def test_a_change_that_hangs_does_not_hold_up_other_faults(
+    cluster: Secured, nemesis: Nemesis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_security, "CHANGE_S", 0.01)
+    monkeypatch.setattr(cluster.rights, "set_password", lambda _: asyncio.sleep(60))
+    failed = await nemesis.invoke(op("change-password", "clients"))
+    assert (failed.value, failed.error) == ([], "not done in 0.01 s")
+    monkeypatch.undo()
     assert (await nemesis.invoke(op(HEAL))).error is None
     assert cluster.rights.passwords == ["first", "client-1"]
 
