@@ -7,6 +7,7 @@ a broker takes the new password and refuses the one before, a broker has the rul
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -116,13 +117,13 @@ class SecurityFaults:
 
 async def _becomes(holds: Callable[[], Awaitable[bool]]) -> bool:
     """Whether it is so in time; a broker that does not answer is asked again."""
-    for _ in range(int(REACHES_S / POLL_S)):
-        try:
-            if await holds():
-                return True
-        except ClusterError:
-            pass
-        await asyncio.sleep(POLL_S)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REACHES_S):
+            while True:
+                with contextlib.suppress(ClusterError):
+                    if await holds():
+                        return True
+                await asyncio.sleep(POLL_S)
     return False
 
 

@@ -11,6 +11,7 @@ from tests.mutants import (
     controller_invariant_edits,
     coordinator_edits,
     core_swarm_edits,
+    harness_edits,
     http_edits,
     invariant_edits,
     lease_edits,
@@ -46,4 +47,5 @@ EDITS = (
     *sasl_edits.EDITS,
     *tls_edits.EDITS,
     *http_edits.EDITS,
+    *harness_edits.EDITS,
 )

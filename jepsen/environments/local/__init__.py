@@ -2,8 +2,9 @@
 
 `environment` starts nodes and injects faults: signals, wrong clocks by libfaketime, failing and
 damaged disks, links that are cut or slow. Links go over relays on loopback, or, with root,
-through network namespaces joined by a bridge (NETWORKS). `servers`
-judges the disks of stopped nodes: metadata, logs of replicas and leadership.
+through network namespaces joined by a bridge (NETWORKS). `security` makes the certificates and the
+first user of a secured cluster, and renews certificates. `servers` judges the disks of stopped
+nodes: metadata, logs of replicas and leadership.
 
 Blocking calls run on threads, so clients continue while a node starts.
 
