@@ -22,7 +22,11 @@ SECURITY_MUTANTS = (
         "decisions_outlive_changes_of_rules",
         "an authorizer's cache of decisions is stale after a change of the rules",
         (USED, DENIED),
-        edited(f"{_STANDARD}publish", "self._decisions, self._by_type = {}, {}", "pass"),
+        edited(
+            f"{_STANDARD}publish",
+            "self._decisions, self._by_type, self._by_prefix = {}, {}, {}",
+            "pass",
+        ),
         scenario=_ACL,
     ),
     node_mutant(
