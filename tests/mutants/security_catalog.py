@@ -46,13 +46,8 @@ SECURITY_MUTANTS = (
     ),
     node_mutant(
         "denial_of_everybody_is_for_nobody",
-        "rules for all principals are skipped where a principal has rules of its own",
+        "rules for all principals decide nothing",
         (USED, DENIED),
-        edited(
-            f"{_RULES}_TypeIndex.decide",
-            "for subject in subjects:",
-            "for subject in [one for one in subjects if rules.get(one, 0)][:1]:",
-        ),
         edited(
             f"{_RULES}_subjects",
             "principal, (principal, host), EVERYBODY, (EVERYBODY, host)",
