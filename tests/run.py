@@ -102,7 +102,7 @@ RUNS: dict[str, Run] = {
     "fuzz": run(
         "random frames to a broker in the same process",
         "minutes",
-        "python -m tests.fuzz [--frames FRAMES=100000] [--seed SEED=1]",
+        "python -m tests.fuzz [--mode MODE] [--frames FRAMES=100000] [--seed SEED=1] [--only ONLY]",
     ),
     "bench": run(
         "the quorum beside etcd, and a broker by itself",

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import ssl
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
@@ -56,6 +57,9 @@ CHUNK_BYTES = 128 * 1024
 """More than the transport keeps before it says that it is full."""
 LOGIN_SECONDS = 30.0
 """Until a connection of a SASL listener must have authenticated: each has its buffers."""
+LINGER_SECONDS = 30.0
+"""For how long the last answers may leave a connection that ends. A peer that never reads them must
+not hold it."""
 _BUFFERS = (bytes, bytearray, memoryview)
 
 
@@ -198,6 +202,10 @@ class Connection(asyncio.BufferedProtocol):
         """None before the connection is made and once it is lost."""
         self._ending = False
         """Whether to close once the outbox is empty."""
+        self._leaving: asyncio.Transport | None = None
+        """The transport, once nothing more is read from it."""
+        self._is_reported = False
+        """Whether the log has the reason for its end."""
         self._reading = True
         self._door: TlsConnection | None = None
         """What waits to be let in before its handshake."""
@@ -277,11 +285,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the unanswered requests. Their appends stand."""
-        refusal = self._client.refusal
-        if self._transport is not None and refusal is not None and not self._ending:
-            self._log.warning("connection_closed", reason=refusal)
-        elif self._transport is not None and self._frames.partial:
-            self._log.warning("connection_closed", reason="it ended within a request")
+        # Of bytes that are not TLS its layer has given the reason.
+        self._is_reported |= self._ending or isinstance(exc, ssl.SSLError)
+        if self._client.refusal is not None:
+            self._report(self._client.refusal)
+        elif self._frames.partial:
+            self._report("it ended within a request")
+        elif self._must_log_in:
+            self._report("it closed the connection before it had authenticated")
         self._transport = None
         if self._outbox is not None:
             self._outbox.close()
@@ -313,12 +324,16 @@ class Connection(asyncio.BufferedProtocol):
         except InvariantViolation as violation:
             self._limits.fail(violation)
         except Exception:
+            self._is_reported = True
             log.exception("connection_failed")
             self.close()
         self._send()
 
     def close(self) -> None:
         """End the connection for a reason of the broker's own."""
+        if self._client.refusal is not None:
+            self._report(self._client.refusal)
+        self._is_reported = True
         if self._transport is not None:
             self._transport.abort()
         elif self._door is not None:
@@ -427,7 +442,7 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.send()
         except OSError as error:
             # Of the connection or of a file: the answer cannot be finished.
-            self._log.warning("connection_closed", reason=str(error))
+            self._report(str(error))
             self.close()
         if self._ending:
             self._close_if_sent()
@@ -449,17 +464,31 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._transport is None or self._transport.is_closing() or self._ending:
             return
-        self._log.warning("connection_closed", reason=reason)
+        self._report(reason)
         self._read(go_on=False)
         self._ending = True
+        self._leave(self._transport)
         self._send()
         self._close_if_sent()
+
+    def _report(self, reason: str) -> None:
+        """Log why the connection ends, unless that is known."""
+        if not self._is_reported:
+            self._is_reported = True
+            self._log.warning("connection_closed", reason=reason)
 
     def _close_if_sent(self) -> None:
         if self._transport is None or (self._outbox is not None and self._outbox.size):
             return
         transport, self._transport = self._transport, None
         transport.close()
+        self._leave(transport)
+
+    def _leave(self, transport: asyncio.Transport) -> None:
+        """Bound the time that the last answers take."""
+        if self._outbox is not None and self._leaving is None:
+            self._leaving = transport
+            self._idle_timer.set(self._loop.time() + LINGER_SECONDS)
 
     @property
     def _must_log_in(self) -> bool:
@@ -475,6 +504,9 @@ class Connection(asyncio.BufferedProtocol):
 
         Whatever it sends, a connection has `LOGIN_SECONDS` to authenticate.
         """
+        if self._leaving is not None:
+            self._leaving.abort()
+            return
         # A client that is not read cannot show that it is there.
         active_at = max(self.active_at, self._client.muted_until)
         quiet_until = active_at + self._limits.idle_ms_max / 1000
@@ -484,6 +516,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._must_log_in and self._made_at + LOGIN_SECONDS < quiet_until:
             quiet_until, reason = self._made_at + LOGIN_SECONDS, "it does not authenticate"
         if self._loop.time() >= quiet_until:
+            self._is_reported = True
             self._log.info("connection_closed", reason=reason)
             self.close()
             return

@@ -40,6 +40,8 @@ _LATER = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 )
+_TIMESTAMP_MAX = 2**63 - 1
+"""Of a record: what would expire later is kept until then."""
 _NONE = CommittedOffset(-1, -1, "", -1)
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -235,7 +237,7 @@ def _committed(
         one.get("committed_leader_epoch", -1),
         one["committed_metadata"] or "",
         wall_ms,
-        NO_EXPIRY if retention_ms < 0 else wall_ms + retention_ms,
+        NO_EXPIRY if retention_ms < 0 else min(wall_ms + retention_ms, _TIMESTAMP_MAX),
     )
 
 

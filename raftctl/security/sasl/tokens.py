@@ -87,6 +87,8 @@ class TokenValidator:
             header = jws.extract_compact(token.encode()).headers()
         except (JoseError, ValueError):
             raise SaslError("the token is malformed") from None
+        if not isinstance(header, dict):
+            raise SaslError("the token's header is no object")
         if header.get("alg") not in ALGORITHMS:
             raise SaslError("the token's algorithm is not one of public keys")
         key_id = header.get("kid")

@@ -109,6 +109,10 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Whether the peer will send nothing more."""
         self._closing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._broken: ssl.SSLError | None = None
+        """What ended the connection after its handshake."""
+        self.peer: object = None
+        """The address of the other side, as the event loop has it."""
         self.principal: Principal | None = None
         """Of the peer; the inner protocol's transport has it as extra information."""
 
@@ -116,11 +120,6 @@ class TlsConnection(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         """Whether nothing more is sent."""
         return self._closing or self.raw is None
-
-    @property
-    def peer(self) -> object:
-        """The address of the other side, as the event loop has it."""
-        return None if self.raw is None else self.raw.get_extra_info("peername")
 
     @property
     def certificate(self) -> bytes | None:
@@ -132,6 +131,7 @@ class TlsConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake, or ask the gate."""
         self.raw = cast("asyncio.Transport", transport)
+        self.peer = transport.get_extra_info("peername")
         if self._gate is None:
             self._begin()
             return
@@ -196,7 +196,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             if self._gate is not None:
                 self._gate.gone()
         else:
-            self.inner.connection_lost(exc)
+            self.inner.connection_lost(exc or self._broken)
 
     # --- the handshake --------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         """End a connection whose bytes are not what TLS allows."""
         if self.raw is None or self._closing:
             return
-        self._closing = True
+        self._closing, self._broken = True, error
         self._on_failed(self, f"TLS: {describe(error)}")
         self._flush()
         self.raw.abort()

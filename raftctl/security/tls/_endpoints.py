@@ -209,7 +209,9 @@ class TlsListener:
         return None
 
     def _failed(self, connection: TlsConnection, reason: str) -> None:
-        self._log.warning("connection_closed", peer=connection.peer, reason=reason)
+        peer = connection.peer
+        address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self._log.warning("connection_closed", peer=address, reason=reason)
 
 
 class TlsClient:

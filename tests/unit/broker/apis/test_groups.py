@@ -161,6 +161,32 @@ async def test_offset_commit(broker: FakeBroker, version: int) -> None:
     assert await commit(broker, version) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+@pytest.mark.req("G3", "N3")
+async def test_a_retention_beyond_all_time_is_kept_until_then(broker: FakeBroker) -> None:
+    """It fits into no record: a commit in one batch with those of others must not fail them."""
+    await find(broker)
+    partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+    answers = await asyncio.gather(
+        *(
+            ask(
+                broker,
+                ApiKey.OFFSET_COMMIT,
+                2,
+                {
+                    "group_id": group,
+                    "generation_id_or_member_epoch": -1,
+                    "member_id": "",
+                    "retention_time_ms": retention_ms,
+                    "topics": [{"name": "t", "partitions": [partition]}],
+                },
+            )
+            for group, retention_ms in (("g", 2**63 - 1), ("h", -1))
+        )
+    )
+    for answer in answers:
+        assert [one["error_code"] for one in answer["topics"][0]["partitions"]] == [0]
+
+
 async def test_members_are_told_with_their_last_assignment_during_a_rebalance() -> None:
     broker = new_broker(group_initial_rebalance_delay_ms="0")
     await find(broker)

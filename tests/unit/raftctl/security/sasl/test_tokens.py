@@ -135,6 +135,12 @@ def with_public_key_as_secret() -> str:
     return f"{head}.{body}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}"
 
 
+def with_header(header: Any) -> str:
+    """A token whose header is any JSON; the libraries look for alg in it."""
+    head = urlsafe_b64encode(json.dumps(header).encode()).rstrip(b"=").decode()
+    return f"{head}.{signed().partition('.')[2]}"
+
+
 FORGED: dict[str, Callable[[], str]] = {
     "unsigned": unsigned,
     "HS256 over a public key": with_public_key_as_secret,
@@ -146,6 +152,8 @@ FORGED: dict[str, Callable[[], str]] = {
     "cut": lambda: signed().rpartition(".")[0],
     "too long": lambda: signed(CLAIMS | {"x": "y" * 70_000}),
     "empty": lambda: "",
+    "header is a list": lambda: with_header(["alg"]),
+    "header is a text": lambda: with_header("alg"),
     "wrong type of key": lambda: signed().replace(
         signed().partition(".")[0], signed(key=RSA, algorithm="RS256").partition(".")[0]
     ),
