@@ -12,6 +12,7 @@ from tests.mutants import (
     coordinator_edits,
     core_swarm_edits,
     harness_edits,
+    hostile_edits,
     http_edits,
     invariant_edits,
     lease_edits,
@@ -48,4 +49,5 @@ EDITS = (
     *tls_edits.EDITS,
     *http_edits.EDITS,
     *harness_edits.EDITS,
+    *hostile_edits.EDITS,
 )

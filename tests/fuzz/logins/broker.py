@@ -18,12 +18,15 @@ from uuid import UUID
 from joserfc import jwk, jwt
 
 from broker.authentication import Authenticator, Verifiers
+from broker.protocol import codec
+from broker.protocol.versions import ApiKey
 from broker.server import Listeners
 from raftctl.metadata.records import UserScramCredentialRecord
 from raftctl.runtime.real import RealRuntime, make_sender
 from raftctl.security.sasl import _plain, scram
 from raftctl.security.sasl.scram import HASHES, SCRAM_IDS, salted_password, scram_keys
 from raftctl.security.tls import NodeTls
+from tests.fuzz.mutation import LENGTH_BYTES
 from tests.kit.certificates import Authority, Issued, self_signed
 from tests.unit.broker.server.fakes import FakeBroker, broker_record, publish, topic_records
 
@@ -53,6 +56,17 @@ _MODULES = "org.apache.kafka.common.security"
 _SESSION_MS = 60_000
 _DAY = datetime.timedelta(days=1)
 _API_VERSIONS = b"\0\x12"
+_SERVED_HERE = (
+    ApiKey.METADATA,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+)
+"""After a login; anything else is served as if it were a Metadata."""
 _PROTOCOLS = {
     PLAIN_LISTENER: "SASL_PLAINTEXT",
     TLS_LISTENER: "SASL_SSL",
@@ -241,6 +255,11 @@ class AttackedBroker(FakeBroker):
         sasl = context.connection.sasl
         is_open = sasl is not None and not sasl.has_authenticated
         assert not is_open or frame.startswith(_API_VERSIONS), "served before a login"
+        if int.from_bytes(frame[:2], "big") not in _SERVED_HERE:
+            # What changes something would look like a leak: `--mode served` sends those.
+            number = int.from_bytes(frame[4:8], "big", signed=True)
+            whole = codec.encode_request(ApiKey.METADATA, 1, number, "fuzz", {"topics": []})
+            frame = whole[LENGTH_BYTES:]
         return super().serve(frame, context)
 
     def principals(self) -> set[Principal]:

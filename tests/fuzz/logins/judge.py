@@ -157,9 +157,8 @@ class Judge:
         why = answers.forbidden(answer, asked, raw=self._was_raw, is_logged_in=logged_in)
         assert why is None, f"before a login: {why}"
         # What follows the success may be anything.
-        self._was_logged_in |= logged_in and any(
-            key == ApiKey.SASL_AUTHENTICATE for key, _ in asked
-        )
+        has_token = self._was_raw or any(key == ApiKey.SASL_AUTHENTICATE for key, _ in asked)
+        self._was_logged_in |= logged_in and has_token
 
     def _check_principal(self) -> None:
         client = self.link.connection._client

@@ -109,7 +109,9 @@ async def test_a_half_authenticated_connection_is_idle_like_any(
         assert (await only_line(broker))["reason"] == "idle"
 
 
-@pytest.mark.parametrize("sent", [b"", b"\0\0\0\x30\0"])
+@pytest.mark.parametrize(
+    "sent", [b"", b"\0\0\0\x30\0"], ids=["between frames", "within a frame"]
+)
 async def test_who_leaves_before_a_login_has_a_line(sent: bytes) -> None:
     async with running_with(KEYS, "t") as broker:
         async with connected(broker) as client:
