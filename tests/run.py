@@ -100,7 +100,7 @@ RUNS: dict[str, Run] = {
         "python -m tests.mutants.harness --write",
     ),
     "fuzz": run(
-        "random frames to a broker in the same process",
+        "random frames to a broker in the same process; MODE: served, before, during, sockets",
         "minutes",
         "python -m tests.fuzz [--mode MODE] [--frames FRAMES=100000] [--seed SEED=1] [--only ONLY]",
     ),

@@ -94,7 +94,8 @@ async def test_who_does_not_log_in_is_dropped_with_one_line(
     monkeypatch.setattr(_connection, "LOGIN_SECONDS", 0.3)
     async with running_with(KEYS, "t") as broker, connected(broker) as client:
         await attack(client)
-        assert await client.ended()
+        async with asyncio.timeout(10):
+            assert await client.ended()
         assert (await only_line(broker))["reason"] == "it does not authenticate"
 
 
@@ -109,9 +110,7 @@ async def test_a_half_authenticated_connection_is_idle_like_any(
         assert (await only_line(broker))["reason"] == "idle"
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"\0\0\0\x30\0"], ids=["between frames", "within a frame"]
-)
+@pytest.mark.parametrize("sent", [b"", b"\0\0\0\x30\0"], ids=["between frames", "within a frame"])
 async def test_who_leaves_before_a_login_has_a_line(sent: bytes) -> None:
     async with running_with(KEYS, "t") as broker:
         async with connected(broker) as client:
