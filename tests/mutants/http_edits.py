@@ -35,7 +35,7 @@ EDITS = (
     Edit(
         "password_goes_to_another_machine_in_the_clear",
         "http_security:HttpSecurity.check",
-        "self.login is not None and self.tls is None and not is_loopback",
+        "has_secret and self.tls is None and not is_loopback",
         "False",
         "unit/raftctl/test_http_security.py::"
         "test_a_password_does_not_go_to_another_machine_in_the_clear[10.0.0.7:9093]",

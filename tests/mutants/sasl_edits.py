@@ -106,7 +106,7 @@ EDITS = (
     Edit(
         "issuer_is_asked_for_every_invented_key",
         "security.sasl.tokens:IssuerKeys._begin",
-        "now < tried_at + self._pause_seconds",
+        "now < tried_at + self._pause",
         "False",
         f"{_SASL}test_tokens.py::test_keys_are_fetched_for_an_unknown_one_with_pauses",
     ),
