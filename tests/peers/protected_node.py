@@ -148,6 +148,7 @@ def settings(folder: Path) -> Settings:
         f"listener.name.{SASL.lower()}.connections.max.reauth.ms": str(REAUTH_MS),
         "sasl.oauthbearer.jwks.endpoint.url": (folder / "issuer.json").as_uri(),
         "quota.window.num": "3",
+        "delegation.token.secret.key": "of-all-nodes",
     }
     plain = f"{_MODULES}.plain.PlainLoginModule"
     for listener in (SASL, SASL_TLS):
