@@ -22,6 +22,7 @@ TOOLS = {
     "console-producer": ("console", "produce"),
     "consumer-groups": ("groups",),
     "consumer-perf-test": ("bench", "consume"),
+    "delegation-tokens": ("tokens",),
     "dump-log": ("log", "dump"),
     "get-offsets": ("offsets",),
     "leader-election": ("elect-leaders",),
@@ -45,6 +46,12 @@ ACTIONS: Mapping[str, Mapping[str, str]] = {
         "add-controller": "add-voter",
         "describe": "describe",
         "remove-controller": "remove-voter",
+    },
+    "tokens": {
+        "--create": "create",
+        "--describe": "list",
+        "--expire": "expire",
+        "--renew": "renew",
     },
     "topics": {
         "--alter": "alter",
@@ -113,6 +120,9 @@ _ONE_GROUP = "name one group; raftctl groups list shows all"
 REFUSED: Mapping[tuple[str, ...], Mapping[str, str]] = {
     (): {
         "--zookeeper": "write --bootstrap-server HOST:PORT; there is no ZooKeeper",
+    },
+    ("tokens",): {
+        "--hmac": "write --hmac-file FILE, or - for stdin: others see what a command line has",
     },
     ("topics", "describe"): {
         option: f"write raftctl partitions list {option}"

@@ -25,6 +25,7 @@ from tests.mutants import (
     security_edits,
     storage_edits,
     tls_edits,
+    token_edits,
 )
 
 EDITS = (
@@ -47,6 +48,7 @@ EDITS = (
     *security_edits.EDITS,
     *sasl_edits.EDITS,
     *tls_edits.EDITS,
+    *token_edits.EDITS,
     *http_edits.EDITS,
     *harness_edits.EDITS,
     *hostile_edits.EDITS,

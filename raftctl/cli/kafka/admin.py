@@ -259,15 +259,20 @@ def _words(error: ClientError, code: ErrorCode) -> str:
     return _NUMBER_AND_NAME.sub("", str(error))
 
 
-def send(client: KafkaAdminClient, request: Any, broker_id: int | None = None) -> dict[str, Any]:
+def send(
+    client: KafkaAdminClient, request: Any, broker_id: int | None = None, *, has_bytes: bool = False
+) -> dict[str, Any]:
     """Sends what the client has a message for but no method, to this broker or else to any.
 
-    KafkaError(BROKER_NOT_AVAILABLE) if the cluster has no such broker now.
+    `has_bytes`: the answer's bytes stay such, else they become text. KafkaError(
+    BROKER_NOT_AVAILABLE) if the cluster has no such broker now.
     """
     if broker_id is not None:
         check_broker(client, broker_id)
     manager = client._manager
-    answer: dict[str, Any] = manager.run(manager.send, request, broker_id).to_dict()
+    answer: dict[str, Any] = manager.run(manager.send, request, broker_id).to_dict(
+        json=not has_bytes
+    )
     return answer
 
 
@@ -287,11 +292,11 @@ def check(answer: dict[str, Any]) -> None:
         raise KafkaError(code, answer["error_message"] or code.text)
 
 
-def message_class(name: str) -> Any:
-    """The class of a message that kafka-python has none for, from this package's JSON file.
+def message_class(name: str, package: str = "raftctl.cli.kafka") -> Any:
+    """The class of a message that kafka-python has none for, from the package's JSON file.
 
     The file has Kafka's own notation; kafka-python finds it by the name of the package.
     """
     from kafka.protocol.api_message import ApiMessage
 
-    return types.new_class(name, (ApiMessage,), {"load_json": "raftctl.cli.kafka"})
+    return types.new_class(name, (ApiMessage,), {"load_json": package})

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, get_args
 
-from broker.apis import dispatch
 from broker.server import Listeners
 from raftctl.codec import Codec
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
@@ -68,12 +66,14 @@ class ControlledBroker(FakeBroker):
 
 
 @asynccontextmanager
-async def listening(config: ControllerConfig | None = None) -> AsyncIterator[ControlledBroker]:
+async def listening(
+    config: ControllerConfig | None = None, **keys: str
+) -> AsyncIterator[ControlledBroker]:
     """A broker that clients reach on a free port, also under the names of its fellows."""
-    broker = ControlledBroker(config)
+    broker = ControlledBroker(config, authorizes=True, **keys)
     tls = NodeTls(RealRuntime(), broker.log)
     listeners = Listeners(broker.config, broker.limits, broker.log, make_sender, tls)
-    (endpoint,) = await listeners.bind(lambda _: partial(dispatch, broker.context))
+    (endpoint,) = await listeners.bind(broker.serve_on)
     broker.port = endpoint.port
     for broker_id in (1, 2, 3):
         broker.cluster.register(broker_id, endpoints=(endpoint,))
@@ -83,4 +83,6 @@ async def listening(config: ControllerConfig | None = None) -> AsyncIterator[Con
         yield broker
     finally:
         await close(listeners)
+        for runtime in broker.runtimes:
+            runtime.close()
         broker.context.producer_ids.close()

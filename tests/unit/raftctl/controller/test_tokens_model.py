@@ -107,7 +107,7 @@ class TokenMachine(RuleBasedStateMachine):
             found = ask(self.cluster, RenewDelegationTokenRequest(given, -1), f"User:{who}")
             assert found.error == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
-    @rule(elapsed=st.sampled_from([1, CHECK_MS, EXPIRY_MS, MAX_MS]))
+    @rule(elapsed=st.sampled_from([1, 2, 600, CHECK_MS, EXPIRY_MS, MAX_MS]))
     def wait(self, elapsed: int) -> None:
         self.cluster.tick(self.now + elapsed)
 
