@@ -17,3 +17,10 @@ SCENARIOS = "tests.simulation.login_scenarios"
 def test_clients_and_brokers_log_in(simulator: ForkServers, seed: int) -> None:
     result = simulator.run(f"{SCENARIOS}:clients_and_brokers_log_in", seed)
     assert result.ok, result.output
+
+
+@pytest.mark.req("S3", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_tokens_expire(simulator: ForkServers, seed: int) -> None:
+    result = simulator.run("tests.simulation.token_scenarios:tokens_expire", seed)
+    assert result.ok, result.output
