@@ -57,6 +57,20 @@ def text_of(path: str, text: str) -> Iterator[None]:
         file.write_text(before)
 
 
+def replaced(secured: SecuredCluster, path: Path) -> int:
+    """Write a new certificate of the brokers, and return its serial number."""
+    issued = secured.authority.issue()
+    issued.store(path)
+    return issued.certificate.serial_number
+
+
+def administrator(secured: SecuredCluster, folder: Path) -> list[str]:
+    """The options with which our commands log in as a super user."""
+    config, entrance = folder / "admin.properties", secured.entrances[SASL_SSL]
+    config.write_text(write_properties(secured.properties(entrance, "PLAIN", "admin")))
+    return ["--bootstrap-server", entrance.bootstrap, "--command-config", str(config)]
+
+
 def topic(library: str) -> str:
     """A topic of this module's own."""
     return f"{OWN_PREFIX}changes-{library}"
@@ -69,8 +83,9 @@ def written(one: Case) -> Outcome:
 
 @pytest.mark.req("S2")
 def test_clients_of_all_libraries_go_on_while_certificates_are_replaced(
-    secured: SecuredCluster,
+    secured: SecuredCluster, tmp_path: Path
 ) -> None:
+    """The file of the brokers, and then its name, by a dynamic config of a listener."""
     entrance = secured.entrances[SHORT]
     (old,) = shown(entrance)
     # Those that do not renew a session connect again and again, also in the middle.
@@ -80,11 +95,17 @@ def test_clients_of_all_libraries_go_on_while_certificates_are_replaced(
             for library in LIBRARIES
         }
     )
-    issued = secured.authority.issue()
-    issued.store(Path(secured.files.node))
-    new = issued.certificate.serial_number
-    assert new != old
+    new = replaced(secured, Path(secured.files.node))
     wait_until(lambda: shown(entrance) == {new}, "all brokers show the new certificate", TIMEOUT_S)
+    newest = replaced(secured, tmp_path / "newest.pem")
+    key = f"listener.name.{SHORT.lower()}.ssl.keystore.location"
+    for broker in secured.cluster.layout.brokers:
+        one = ("--entity-type", "brokers", "--entity-name", str(broker.node_id))
+        change = ("--set", f"{key}={tmp_path / 'newest.pem'}")
+        altered = raftctl("configs", "alter", *one, *change, *administrator(secured, tmp_path))
+        assert altered.status == 0, altered
+    wait_until(lambda: shown(entrance) == {newest}, "all show the newest", TIMEOUT_S)
+    assert len({old, new, newest}) == 3
     outcomes = {library: list(future.result().values()) for library, future in staying.items()}
     assert {library: one.error for library, (one,) in outcomes.items()} == dict.fromkeys(
         LIBRARIES, ""
@@ -153,13 +174,10 @@ def test_a_client_goes_on_while_its_password_is_changed(
     unlimited = Writer(secured, SASL_SSL)
     for writer in (changing, forgetting, unlimited):
         assert writer.write_for(1) == []
-    config, password = tmp_path / "admin.properties", tmp_path / "password"
-    entrance = secured.entrances[SASL_SSL]
-    config.write_text(write_properties(secured.properties(entrance, "PLAIN", "admin")))
+    password = tmp_path / "password"
     password.write_text(NEW_PASSWORD)
-    where = ["--bootstrap-server", entrance.bootstrap, "--command-config", str(config)]
     how = ["--mechanism", MECHANISM, "--password-file", str(password)]
-    changed = raftctl("users", "set", "carol", *how, *where)
+    changed = raftctl("users", "set", "carol", *how, *administrator(secured, tmp_path))
     changing.producer.set_sasl_credentials("carol", NEW_PASSWORD)
     assert changed.status == 0, changed
     # Its session outlives the password; those that end do not.
