@@ -19,7 +19,7 @@ from tests.integration.commands import raftctl
 from tests.kit.certificates import Authority, pem
 from tests.peers.secured import librdkafka
 from tests.peers.secured.cases import PAUSE_S, STAY, STAY_S, WRITE, Case, Outcome, case
-from tests.peers.secured.cluster import MUTUAL, OWN_PREFIX, SASL_SSL, SHORT
+from tests.peers.secured.cluster import MUTUAL, OWN_PREFIX, REAUTH_MS, SASL_SSL, SHORT
 from tests.peers.secured.playing import LIBRARIES, PROGRAM_S, playing
 from tests.peers.tools import INSTALL_TIMEOUT_S
 
@@ -110,7 +110,7 @@ def test_clients_of_all_libraries_go_on_while_certificates_are_replaced(
     assert {library: one.error for library, (one,) in outcomes.items()} == dict.fromkeys(
         LIBRARIES, ""
     )
-    assert all(one.written > STAY_S / PAUSE_S / 3 for (one,) in outcomes.values())
+    assert all(one.written > STAY_S * 1000 / REAUTH_MS for (one,) in outcomes.values())
 
 
 @pytest.mark.req("S2")

@@ -33,10 +33,13 @@ function client(one) {
     brokers: one.bootstrap.split(','),
     ssl,
     sasl: sasl(one.login),
-    // Of a session's two seconds; the default is ten, as long as its sessions are thought to be at least.
-    reauthenticationThreshold: 500,
+    // A session of two seconds is renewed when so much is left of it; the default is ten seconds.
+    reauthenticationThreshold: 1500,
     logLevel: logLevel.NOTHING,
     // It tries again whatever the reason is, each time after twice as long.
+    // A busy machine shall not look like a broker that does not answer.
+    connectionTimeout: 10000,
+    authenticationTimeout: 20000,
     retry: { retries: one.action === 'write' ? 2 : 5 },
   })
 }
@@ -113,10 +116,16 @@ function described(error) {
   return words.join('; ')
 }
 
+// One that stands still is no reason to know nothing of the others.
+async function patience() {
+  await sleep(70)
+  throw new Error('it stood still')
+}
+
 async function play(one) {
   const began = Date.now()
   try {
-    return await { use, write, stay }[one.action](one)
+    return await Promise.race([{ use, write, stay }[one.action](one), patience()])
   } catch (error) {
     return { error: described(error), seconds: (Date.now() - began) / 1000 }
   }
@@ -124,4 +133,5 @@ async function play(one) {
 
 Promise.all(JSON.parse(fs.readFileSync(0)).map(play)).then((outcomes) => {
   console.log(JSON.stringify(outcomes))
+  process.exit(0)
 })
