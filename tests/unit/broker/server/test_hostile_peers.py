@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from joserfc import jwk, jwt
 
-from broker.authentication import _verifiers
 from broker.protocol import codec
 from broker.protocol.versions import ApiKey
 from broker.request_context import ClientConnection, SaslState
@@ -21,7 +20,7 @@ from broker.server import _connection
 from broker.server._connection import Connection
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import RemoveUserScramCredentialRecord
-from raftctl.security.sasl import make_client
+from raftctl.security.sasl import make_client, tokens
 from raftctl.security.tls import _connection as tls_connection
 from tests.kit.certificates import DAY, Authority, Issued, self_signed
 from tests.unit.broker.replication.world import eventually
@@ -348,7 +347,7 @@ async def test_invented_keys_do_not_have_the_issuer_asked(
         asked.append(url)
         return (tmp_path / "keys.json").read_bytes()
 
-    monkeypatch.setattr(_verifiers, "read_document", read)
+    monkeypatch.setattr(tokens, "read_document", read)
     count = 50
     async with running_with(keys, "t") as broker:
         for number in range(count):
