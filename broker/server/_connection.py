@@ -252,6 +252,8 @@ class Connection(asyncio.BufferedProtocol):
         self._limits.arrive(self, self._client.listener, self._client.host)
 
     def _begin(self) -> None:
+        # Its time does not run while it waits to be let in.
+        self._made_at = self.active_at = self._loop.time()
         self._read(go_on=True)
         self._watch_idleness()
 

@@ -44,6 +44,13 @@ EDITS = (
         f"{_HOSTILE}who_does_not_log_in_is_dropped_with_one_line[silence]",
     ),
     Edit(
+        "time_to_log_in_runs_before_the_door",
+        f"{_CONNECTION}_begin",
+        "self._made_at = self.active_at = self._loop.time()",
+        "pass",
+        f"{_HOSTILE}the_time_of_who_waits_to_be_let_in_does_not_run",
+    ),
+    Edit(
         "reset_handshake_has_no_address",
         "security.tls._connection:TlsConnection.connection_made",
         'self.peer = transport.get_extra_info("peername")',

@@ -26,6 +26,7 @@ _AT_ONCE = 32
 _PATIENCE_S = 0.02
 """How long an answer is waited for; most frames have none but the end."""
 _GONE_S = 20.0
+_LOOKS_MAX = 50
 
 
 class SocketRun:
@@ -130,5 +131,16 @@ async def fuzz_sockets(connections: int, seed: int) -> tuple[SocketRun, list[Hel
         looks = []
         for count in (min(connections, 500), connections):
             await run.play(count)
-            looks.append(held())
+            looks.append(await _held_at_rest())
         return run, looks
+
+
+async def _held_at_rest() -> Held:
+    """What is held once the last connections are gone, or after some time."""
+    look = held()
+    for _ in range(_LOOKS_MAX):
+        if not look.connections:
+            break
+        await asyncio.sleep(0.1)
+        look = held()
+    return look

@@ -45,8 +45,8 @@ pytestmark = pytest.mark.req("S2", "S3")
 ALICE = b"\0alice\0alice-secret"
 HELLO = b"\0\0\0\x0b\0\x12\0\0\0\0\0\7\0\1x"
 """An ApiVersions, with its length."""
-LAG_MS_MAX = 150.0
-"""What a well-behaved client may wait beside them; a single core with other programs has this."""
+LAG_MS_MAX = 500.0
+"""What a well-behaved client may wait beside them, also on a core that others use as well."""
 
 
 def lines(broker: FakeBroker) -> list[dict[str, Any]]:
@@ -96,6 +96,25 @@ async def test_who_does_not_log_in_is_dropped_with_one_line(
         async with asyncio.timeout(10):
             assert await client.ended()
         assert (await only_line(broker))["reason"] == "it does not authenticate"
+
+
+async def test_the_time_of_who_waits_to_be_let_in_does_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_connection, "LOGIN_SECONDS", 2.0)
+    keys = {**KEYS, "listener.name.plaintext.max.connections": "1"}
+    async with running_with(keys, "t") as broker:
+        async with connected(broker) as first:
+            await handshake(first, "PLAIN")
+            await authenticate(first, ALICE)
+            second = await asyncio.open_connection("127.0.0.1", broker.port)
+            await asyncio.sleep(2.2)
+        client = Client(*second)
+        async with asyncio.timeout(20):
+            assert not (await handshake(client, "PLAIN"))["error_code"]
+            assert not (await authenticate(client, ALICE))["error_code"]
+        second[1].close()
+        assert lines(broker) == []
 
 
 @pytest.mark.parametrize("attack", [half_a_login, silence])
@@ -363,7 +382,7 @@ async def test_invented_keys_do_not_have_the_issuer_asked(
 
 async def test_a_session_outlives_its_credential_until_it_must_be_renewed() -> None:
     """As with Apache Kafka: revocation ends no connection, the next authentication does."""
-    keys = {**KEYS, "listener.name.plaintext.scram-sha-256.connections.max.reauth.ms": "300"}
+    keys = {**KEYS, "listener.name.plaintext.scram-sha-256.connections.max.reauth.ms": "3000"}
     login = jaas(username="bob", password="of-bob")
     async with running_with(keys, "t") as broker:
         add_user(broker, "SCRAM-SHA-256", "bob", "of-bob")
@@ -371,7 +390,7 @@ async def test_a_session_outlives_its_credential_until_it_must_be_renewed() -> N
             for one in (client, other):
                 mechanism = make_client("SCRAM-SHA-256", login, "nonce")
                 answer = await log_in(one, "SCRAM-SHA-256", mechanism)
-                assert answer["session_lifetime_ms"] == 300
+                assert answer["session_lifetime_ms"] == 3_000
             publish(broker.metadata, [RemoveUserScramCredentialRecord("bob", 1)])
             metadata: dict[str, Any] = {"topics": []}
             assert (await client.ask(ApiKey.METADATA, 1, metadata))["brokers"], "it lives on"
@@ -379,7 +398,7 @@ async def test_a_session_outlives_its_credential_until_it_must_be_renewed() -> N
             answer = await log_in(client, "SCRAM-SHA-256", mechanism)
             assert answer["error_code"] == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert await client.ended()
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(3.1)
             other.send(ApiKey.METADATA, 1, metadata)
             assert await other.ended()
         reasons = [line["reason"] for line in lines(broker)]
@@ -560,7 +579,7 @@ async def test_half_handshakes_end_and_slow_nobody(
                 with contextlib.suppress(ConnectionError):
                     await reader.read(-1)
             drips.cancel()
-        assert asyncio.get_running_loop().time() - begun < 15, "they end in bounded time"
+        assert asyncio.get_running_loop().time() - begun < 30, "they end in bounded time"
         for _, writer in half:
             writer.close()
         assert len(lines(broker)) == count
