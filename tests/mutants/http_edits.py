@@ -10,6 +10,13 @@ _RULES = "unit/raftctl/kv/test_key_rules.py"
 
 EDITS = (
     Edit(
+        "credentials_that_nobody_looks_at_are_taken",
+        "node._http_access:no_logins",
+        '"Authorization" in request.headers',
+        "False",
+        f"{_PAGES}::test_credentials_are_refused_where_nobody_logs_in",
+    ),
+    Edit(
         "secrets_that_all_may_read_are_no_warning",
         "cli.files:read_config_file",
         "RealFileSystem().is_readable_by_all(path)",

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from raftctl.config import load_config
-from raftctl.node._http_access import no_foreign_pages, own_hosts
+from raftctl.node._http_access import no_foreign_pages, no_logins, own_hosts
 from raftctl.rpc import start_http
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def port() -> AsyncIterator[int]:
     async def page(request: web.Request) -> web.Response:
         return web.json_response({"path": request.path})
 
-    app = web.Application(middlewares=[no_foreign_pages(own_hosts(CONFIG))])
+    app = web.Application(middlewares=[no_foreign_pages(own_hosts(CONFIG)), no_logins])
     for path in ("/page", "/healthz", "/rpc"):
         app.router.add_get(path, page)
     runner, found = await start_http(app, "127.0.0.1", 0)
@@ -83,3 +83,10 @@ async def test_signs_of_life_and_calls_of_nodes_have_any_name(port: int) -> None
 async def test_a_request_of_a_page_is_refused_whatever_it_asks_for(port: int, path: str) -> None:
     status, document = await ask(port, path, {"Origin": "http://evil.example.org"})
     assert (status, document["field"]) == (403, "Origin")
+
+
+@pytest.mark.req("S6", "S8")
+async def test_credentials_are_refused_where_nobody_logs_in(port: int) -> None:
+    status, document = await ask(port, "/page", {"Authorization": "Basic YTpi"})
+    assert (status, document["field"]) == (400, "Authorization")
+    assert "YTpi" not in document["message"]
