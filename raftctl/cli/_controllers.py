@@ -53,10 +53,9 @@ class Controllers(Printer):
     @cached_property
     def security(self) -> HttpSecurity:
         """How HTTP connects."""
-        from raftctl.runtime.real import RealFileSystem
-        from raftctl.security.clients import http_security
+        from raftctl.cli.kafka.client_security import read_http_security
 
-        return http_security(self.client_security, RealFileSystem())
+        return read_http_security(self.command_config)
 
     @property
     def addresses(self) -> list[str]:

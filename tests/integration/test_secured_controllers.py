@@ -65,7 +65,7 @@ class Operator:
     ) -> None:
         self._where = (
             *("--controllers", ",".join(node.address for node in cluster.layout.controllers)),
-            *("--timeout", "20", "--command-config", file),
+            *("--command-config", file),
         )
         self._capsys = capsys
 
@@ -134,9 +134,11 @@ def test_nodes_and_operators_log_in_to_controllers(
         assert "may not" in ann.error("quorum", "transfer", "--to", str(other))
         assert admin.run("quorum", "transfer", "--to", str(other)) == 0
         assert admin.output("quorum", "describe")["LeaderId"] == other
+        assert admin.run("status") == 0
         # Who may not come in.
         wrong = Operator(cluster, capsys, properties(folder, "admin", word="wrong"))
         assert "SASL_AUTHENTICATION_FAILED" in wrong.error("quorum", "describe")
         assert "SASL_AUTHENTICATION_FAILED" in wrong.error("kv", "get", "app/one")
+        assert "SASL_AUTHENTICATION_FAILED" in wrong.error("status")
         plain = Operator(cluster, capsys, properties(folder, "admin", protocol="SASL_PLAINTEXT"))
         assert "--command-config" in plain.error("quorum", "describe")

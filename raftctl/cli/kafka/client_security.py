@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from raftctl.config.security import ClientSecurity
+    from raftctl.http_security import HttpSecurity
 
 _OPTION = "--command-config"
 UNANSWERED = (
@@ -48,6 +49,18 @@ def read_client_security(path: str | None) -> ClientSecurity:
     if security.has_secret and RealFileSystem().is_readable_by_all(path):
         say_progress(f"{_OPTION} {path}: all users may read it, and it holds a secret: chmod 600")
     return security
+
+
+def read_http_security(path: str | None) -> HttpSecurity:
+    """Return how HTTP connects to controllers; see `read_client_security`."""
+    from raftctl.http_security import NO_SECURITY
+
+    if path is None:
+        return NO_SECURITY
+    from raftctl.runtime.real import RealFileSystem
+    from raftctl.security.clients import http_security
+
+    return http_security(read_client_security(path), RealFileSystem())
 
 
 @contextmanager

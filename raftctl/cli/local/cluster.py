@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli._arguments import DEFAULT_DIRECTORY, parse_addresses
-from raftctl.cli._options import DirectoryOption, OverrideOption, Printer
+from raftctl.cli._options import CommandConfigOption, DirectoryOption, OverrideOption, Printer
 from raftctl.cli._output import Output, counted, say, say_progress, table
 from raftctl.cli.files import parse_overrides
 
@@ -115,15 +115,20 @@ def status(
         typer.Option(metavar="HOST:PORT,...", help="Controllers to ask instead of those of --dir."),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Repeats every second.")] = False,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Shows quorum, brokers and the health of topics. Exit status 1 if no controller leads."""
+    from raftctl.cli.kafka.client_security import read_http_security
     from raftctl.localcluster.cluster import LocalCluster
     from raftctl.localcluster.status import ask_controllers
 
     cluster = LocalCluster.load(Path(directory)) if controllers is None else None
     addresses = _controller_addresses(cluster, controllers or "")
+    security = read_http_security(command_config)
     while True:
-        answers = ask_controllers(list(addresses.values()))
+        answers = ask_controllers(list(addresses.values()), 1.0, security)
+        if answers.best is None and answers.refusals and not watch:
+            raise answers.refusals[0]
         stopped = None if cluster is None else cluster.stopped()
         text = status_text(addresses, answers)
         if stopped:
