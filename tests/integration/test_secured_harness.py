@@ -58,3 +58,15 @@ def test_a_secured_cluster_is_tested_while_its_security_changes(
     log = b"".join(text for name, text in found.items() if name.endswith("node.log"))
     assert b"certificates_reloaded" in log
     assert b"certificates_not_reloaded" not in log
+
+
+@pytest.mark.req("J2", "S4", "S7")
+def test_nobody_uses_a_right_that_was_taken_away(tmp_path: Path) -> None:
+    words = ["test", "acl", "--security", "SASL_SSL", "--nemesis", "kill,certificates"]
+    words += ["--time-limit", "10", "--interval", "2", "--rate", "30"]
+    words += ["--controllers", "1", "--brokers", "2", "--replication", "2"]
+    assert jepsen([*words, "--store", str(tmp_path / "store")]) == 0
+    folder = RunFolder.open(tmp_path / "store" / "latest")
+    results = json.loads((folder.path / "results.json").read_text())
+    assert results["checkers"]["acl"]["valid"] is True
+    assert results["checkers"]["acl"]["statistics"]["certain_uses"] > 20
