@@ -38,6 +38,8 @@ LOG_FAULTS = ("reassign",)
 """Those that only such a topic can suffer."""
 SECURITY_FAULTS = ("certificates", "passwords", "rules")
 """Those of secured clusters."""
+USER_FAULTS = ("passwords", "rules")
+"""Those of the one user that the clients of these workloads have; `acl` has users of its own."""
 JAVA_WORKLOADS = ("verifiable",)
 """Those that need tools of Apache Kafka beside the cluster, so no part of a matrix."""
 _NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
@@ -171,6 +173,13 @@ def workloads_in(env: str, security: str = PLAINTEXT) -> tuple[str, ...]:
     return tuple(name for name in names if name not in JAVA_WORKLOADS)
 
 
+def can_suffer(workload: str, fault: str) -> bool:
+    """Return whether the fault means anything to a workload."""
+    if fault in LOG_FAULTS:
+        return workload in LOG_WORKLOADS
+    return workload in KAFKA_WORKLOADS or fault not in USER_FAULTS
+
+
 def faults_in(env: str, control: str = "", security: str = PLAINTEXT) -> tuple[str, ...]:
     """Return the faults that the environment's clusters can be given."""
     known = () if env == "external" and not control else FAULTS[env]
@@ -283,8 +292,9 @@ def _check_security(spec: RunSpec) -> None:
 def _check_fault(spec: RunSpec, name: str) -> None:
     if name not in PACKAGES:
         raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
-    if name in LOG_FAULTS and spec.workload not in LOG_WORKLOADS:
-        raise InputError(f"--nemesis {name}: only for {', '.join(LOG_WORKLOADS)}")
+    if not can_suffer(spec.workload, name):
+        sufferers = (one for one in WORKLOADS if can_suffer(one, name))
+        raise InputError(f"--nemesis {name}: only for {', '.join(sufferers)}")
     possible = faults_in(spec.env, spec.control, spec.security)
     if name not in possible:
         if name in FAULTS[spec.env] and name in SECURITY_FAULTS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.verdict import WORDS
-from jepsen.core.spec import LOG_FAULTS, LOG_WORKLOADS, RunSpec
+from jepsen.core.spec import RunSpec, can_suffer
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _meet(workload: str, nemesis: Sequence[str]) -> bool:
     if ":" in workload:
         # A scenario has faults of its own.
         return not nemesis
-    return workload in LOG_WORKLOADS or not set(nemesis) & set(LOG_FAULTS)
+    return all(can_suffer(workload, fault) for fault in nemesis)
 
 
 def table(cells: Sequence[Cell]) -> list[list[str]]:

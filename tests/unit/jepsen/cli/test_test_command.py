@@ -60,6 +60,10 @@ EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
         (["queue", "--security", "SASL_PLAINTEXT"], "use SASL_SSL there"),
         (["queue", *EXTERNAL, "--security", "SASL_SSL"], "--command-config"),
         (["register", "--security", "SASL_SSL"], "only for queue"),
+        (
+            ["acl", "--security", "SASL_SSL", "--nemesis", "rules"],
+            "--nemesis rules: only for queue",
+        ),
         (["queue", "--nemesis", "passwords"], "only with --security SASL_SSL"),
         (["queue", *EXTERNAL, "--nemesis", "rules"], "--control"),
         (["register", "--env", "sim", "--network", "namespaces"], "--network namespaces"),
