@@ -75,8 +75,8 @@ class ListenerConfigs:
             for listener in self._config.broker_listeners:
                 settings = newest.listener_security(listener.name).tls
                 before = former.listener_security(listener.name).tls
-                if settings is not None and settings != before:
-                    await self._tls.check(settings, listener.name)
+                if settings is not None and before is not None and settings != before:
+                    await self._tls.check(settings, before, listener.name)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

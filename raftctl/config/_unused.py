@@ -100,6 +100,7 @@ _LOGINS = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
 )
+_SAME_NAMES = "a certificate that a config brings must have the names of the one before it"
 _OFF = ("", "false")
 
 _REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -119,8 +120,8 @@ _REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ssl.secure.random.implementation": (_OPENSSL, _OFF),
     "ssl.keymanager.algorithm": (_OPENSSL, ("SunX509", "NewSunX509", "PKIX")),
     "ssl.trustmanager.algorithm": (_OPENSSL, ("SunX509", "PKIX")),
-    "ssl.allow.dn.changes": ("a new certificate must have the old one's names", _OFF),
-    "ssl.allow.san.changes": ("a new certificate must have the old one's names", _OFF),
+    "ssl.allow.dn.changes": (_SAME_NAMES, _OFF),
+    "ssl.allow.san.changes": (_SAME_NAMES, _OFF),
     "sasl.jaas.config": (_ONE_MODULE, _OFF),
     "sasl.login.class": (_NO_PLUG_IN, _OFF),
     "sasl.client.callback.handler.class": (_NO_PLUG_IN, _OFF),

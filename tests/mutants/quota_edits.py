@@ -106,7 +106,7 @@ EDITS = (
     Edit(
         "secrets_of_listeners_are_described",
         "broker.apis.administration._configs:_hidden",
-        "None if is_secret else value",
+        "None if is_secret(name) else value",
         "value",
         "unit/broker/apis/test_alter_configs.py::test_a_store_of_a_listener_changes",
     ),

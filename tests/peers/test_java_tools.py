@@ -222,7 +222,7 @@ def test_a_listener_gets_another_store(java_place: Place) -> None:
     entrance, prefix = java_place.entrance, f"listener.name.{JKS.lower()}.ssl.keystore."
     newer = entrance.folder / "newer.p12"
     authority = Authority("Newer")
-    authority.issue("newer").pkcs12(newer, PASSWORD)
+    authority.issue("node").pkcs12(newer, PASSWORD)
     trusted = entrance.folder / "newer-trusted.pem"
     trusted.write_text(authority.pem)
     stores = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(trusted)}

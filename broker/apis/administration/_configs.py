@@ -23,6 +23,7 @@ from raftctl.metadata.configs.listeners import (
     check_listener_keys,
     connection_overrides,
     dynamic_listener_key,
+    is_secret,
     listener_key_type,
 )
 from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, scaled, text_of, topic_defaults
@@ -258,8 +259,8 @@ def _listener_entries(
             continue
         read_only = dynamic_listener_key(name) is None
         written = described.get(name)
-        is_secret = name in described and written is None
-        kind = ConfigType.PASSWORD if is_secret else ConfigType.STRING
+        is_hidden = name in described and written is None
+        kind = ConfigType.PASSWORD if is_hidden else ConfigType.STRING
         if not read_only:
             kind = listener_key_type(name)
         synonyms = [_hidden(name, one[name], source) for source, one in dynamic if name in one]
@@ -270,8 +271,7 @@ def _listener_entries(
 
 def _hidden(name: str, value: str, source: int) -> wire.DescribeConfigsSynonym:
     """Return a synonym for a listener's key, without the value of a secret."""
-    is_secret = listener_key_type(name) is ConfigType.PASSWORD
-    return _synonym(name, None if is_secret else value, source)
+    return _synonym(name, None if is_secret(name) else value, source)
 
 
 def _all_brokers_entries(context: ApiContext, keys: Collection[str] | None) -> Iterator[_Entry]:

@@ -1,4 +1,4 @@
-"""Records and values as JSON, for people and for programs. Pure."""
+"""Records and values as JSON, for people and for programs, without passwords. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ from uuid import UUID
 
 from raftctl.ids import uuid_text
 from raftctl.json_values import value_fields
+from raftctl.metadata.configs.listeners import is_secret
+from raftctl.metadata.records import ConfigRecord
 
 if TYPE_CHECKING:
     from raftctl.metadata.records import Record
     from raftctl.raft.voters import VotersRecord
 
 
+HIDDEN = "[hidden]"
+"""In place of a secret."""
+
+
 def record_json(record: Record | VotersRecord) -> dict[str, Any]:
-    """The record's type and fields; fields that are None are left out."""
+    """The record's type and fields; fields that are None are left out, and secrets are hidden."""
+    if isinstance(record, ConfigRecord) and record.value is not None and is_secret(record.key):
+        record = dataclasses.replace(record, value=HIDDEN)
     fields = {
         field.name: plain(getattr(record, field.name)) for field in dataclasses.fields(record)
     }

@@ -26,7 +26,7 @@ from raftctl.admin import METADATA_PATH, PROVENANCE_HEADER
 from raftctl.cli._controllers import TIMEOUT_S, Controllers, TimeoutOption
 from raftctl.cli._options import CommandConfigOption, CommandGroup, Printer
 from raftctl.cli._output import Output, say, say_progress
-from raftctl.cli.offline._record_json import plain
+from raftctl.cli.offline._record_json import HIDDEN, plain
 from raftctl.cli.offline.log_files import (
     DamagedLogError,
     log_files,
@@ -42,6 +42,7 @@ from raftctl.http_security import NO_SECURITY, HttpSecurity
 from raftctl.ids import uuid_text
 from raftctl.loader import image_of
 from raftctl.metadata.codec import RECORD_CODEC
+from raftctl.metadata.configs.listeners import is_secret
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from raftctl.runtime.real import RealFileSystem
@@ -319,7 +320,9 @@ def _configs(image: MetadataImage) -> Directory:
         kinds[kind] = _mapping(
             {owner: image.config(number, "" if owner == "default" else owner) for owner in owners},
             str,
-            lambda values: _files(dict(values.items())),
+            lambda values: _files(
+                {key: HIDDEN if is_secret(key) else value for key, value in values.items()}
+            ),
         )
     return _fixed(kinds)
 

@@ -53,6 +53,11 @@ def listener_key_type(name: str) -> ConfigType:
     return STORE_KEYS.get(dynamic_listener_key(name) or "", ConfigType.INT)
 
 
+def is_secret(name: str) -> bool:
+    """Return whether a dynamic config has a value that is shown to nobody."""
+    return STORE_KEYS.get(dynamic_listener_key(name) or "") is ConfigType.PASSWORD
+
+
 def connection_overrides(*configs: Mapping[str, str]) -> dict[str, str]:
     """Return what configs say of connections and their stores; later ones win."""
     return {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from raftctl.errors import ConfigError
 from raftctl.security.tls._endpoints import ReloadedContext, TlsClient, TlsListener
 from raftctl.security.tls._handshakes import Handshakes
 
@@ -34,12 +36,13 @@ class NodeTls:
         context = self._context(server_context, settings, name, log)
         return TlsListener(settings, name, context, self.handshakes, log)
 
-    async def check(self, settings: TlsSettings, name: str) -> None:
-        """Load the stores of a listener for nobody; ConfigError as `listener`."""
-        from raftctl.security.tls._contexts import server_context
+    async def check(self, settings: TlsSettings, former: TlsSettings, name: str) -> None:
+        """Load the stores of a listener for nobody; ConfigError as `listener`.
 
-        files = self._runtime.files
-        await self.handshakes.run(lambda: server_context(settings, files, name))
+        Or if its certificate is for others than that of the `former` settings, whose stores may
+        be gone.
+        """
+        await self.handshakes.run(partial(_check, settings, former, self._runtime.files, name))
 
     def client(self, settings: TlsSettings, name: str) -> TlsClient:
         """Load the stores for connecting to listeners of a name; ConfigError as `listener`."""
@@ -71,3 +74,19 @@ class NodeTls:
         for context in self._contexts:
             context.close()
         self.handshakes.close()
+
+
+def _check(settings: TlsSettings, former: TlsSettings, files: FileSystem, name: str) -> None:
+    from raftctl.security.tls._contexts import server_context
+    from raftctl.security.tls._stores import check_names, load_identity
+
+    server_context(settings, files, name)
+    newer = load_identity(settings, files, name)
+    try:
+        before = load_identity(former, files, name)
+    except ConfigError:
+        return
+    try:
+        check_names(newer, before)
+    except ValueError as error:
+        raise ConfigError(f"ssl.keystore of listener {name}: {error}") from error

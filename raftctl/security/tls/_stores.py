@@ -90,6 +90,34 @@ def load_identity(settings: TlsSettings, files: FileSystem, listener: str) -> Id
         raise place.error("location", f"{store.location}: {error}") from error
 
 
+def check_names(newer: Identity, former: Identity) -> None:
+    """Refuse a certificate that is not for whom the one before it was; ValueError says why.
+
+    As with Apache Kafka, which checks this where a config changes a store: others know a node by
+    these names, and a mistake would lock them out.
+    """
+    names, before = newer.chain[0].subject, former.chain[0].subject
+    if names != before:
+        raise ValueError(
+            f"its certificate is for {names.rfc4514_string()}, the one before it for "
+            f"{before.rfc4514_string()}: keep the name, or restart with the new one"
+        )
+    lacking = _alternatives(former) - _alternatives(newer)
+    if lacking:
+        raise ValueError(
+            f"its certificate lacks names of the one before it ({', '.join(sorted(lacking))}): "
+            "keep them, or restart without them"
+        )
+
+
+def _alternatives(identity: Identity) -> set[str]:
+    try:
+        found = identity.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(name.value) for name in found.value}
+
+
 def load_trusted(
     settings: TlsSettings, files: FileSystem, listener: str
 ) -> tuple[x509.Certificate, ...]:

@@ -108,6 +108,23 @@ async def test_what_all_brokers_have_may_be_of_listeners_that_this_one_lacks(
         assert broker.events("listener_configs_not_applied") == []
 
 
+@pytest.mark.parametrize(
+    ("name", "hosts", "is_refused"),
+    [
+        ("old", ("localhost", "127.0.0.1", "more"), False),
+        ("other", ("localhost", "127.0.0.1"), True),
+        ("old", ("localhost",), True),
+    ],
+)
+async def test_another_certificate_has_the_names_of_the_one_before_it(
+    tmp_path: Path, name: str, hosts: tuple[str, ...], *, is_refused: bool
+) -> None:
+    newer = Authority().issue(name, hosts=hosts).store(tmp_path / "newer.pem")
+    async with running_with(keys(tmp_path)) as broker:
+        expected = ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE
+        assert await refusal(broker, {LOCATION: newer}) == expected
+
+
 @pytest.mark.req("S5")
 @pytest.mark.parametrize("key", ["max.connections", MAX])
 async def test_limits_change_while_connections_wait(key: str) -> None:

@@ -6,9 +6,15 @@ from uuid import UUID
 
 import pytest
 
+from raftctl.cli.offline._record_json import HIDDEN, record_json
 from raftctl.cli.offline.metadata import Directory, File, image_tree
 from raftctl.ids import uuid_text
-from raftctl.metadata.records import KvLockRecord, KvSessionRecord
+from raftctl.metadata.records import (
+    BROKER_RESOURCE,
+    ConfigRecord,
+    KvLockRecord,
+    KvSessionRecord,
+)
 from tests.unit.raftctl.metadata.test_delta import applied
 
 SESSION = UUID(int=1)
@@ -31,3 +37,19 @@ def test_sessions_and_locks_are_shown() -> None:
     place = queue.child("1")
     assert isinstance(place, Directory)
     assert place.child("value") == File(b"me")
+
+
+@pytest.mark.req("S2")
+def test_passwords_of_stores_are_hidden() -> None:
+    prefix, word = "listener.name.outside.ssl.keystore.", "wonderland"
+    secret = ConfigRecord(BROKER_RESOURCE, "1", f"{prefix}password", word)
+    open_one = ConfigRecord(BROKER_RESOURCE, "1", f"{prefix}location", "/etc/node.p12")
+    found: object = image_tree(applied(secret, open_one))
+    for name in ("configs", "brokers", "1"):
+        assert isinstance(found, Directory)
+        found = found.child(name)
+    assert isinstance(found, Directory)
+    assert found.child(f"{prefix}password") == File(HIDDEN)
+    assert found.child(f"{prefix}location") == File("/etc/node.p12")
+    assert word not in str(record_json(secret))
+    assert record_json(open_one)["value"] == "/etc/node.p12"
