@@ -126,8 +126,8 @@ RUNS: dict[str, Run] = {
         " [--up-to PARTITIONS] [--observers OBSERVERS]",
     ),
     "bench-security": run(
-        "decisions with millions of rules, and clients under quotas; needs Java",
-        "10 min",
+        "TLS, logins, quotas and rules; needs Java and Maven",
+        "15 min",
         "python -m tests.bench.security.main --output out/bench-security.json"
         " [--only ONLY] [--rules RULES]",
     ),

@@ -6,13 +6,14 @@ default. Apache Kafka runs with the options of its own start script, a heap of 1
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,16 @@ def kafka_jars(version: str, cache: Path) -> Path:
     return folder
 
 
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """How clients get into a cluster."""
+
+    client: Mapping[str, str] = field(default_factory=dict)
+    """Settings of librdkafka besides the addresses."""
+    command_config: Path | None = None
+    """The same for `--command-config`; None: as to a listener without protection."""
+
+
 class Cluster:
     """One of the two. What is measured of it is seen by clients or by the operating system."""
 
@@ -94,10 +105,17 @@ class Cluster:
     ) -> None:
         """`launch` starts one node, `start_all` all of them if there is a quicker way."""
         self.name = name
+        self.entrance = Entrance()
         self._start_all = start_all or LocalCluster.start_all
         self._nodes = LocalCluster.open(directory, spec, random_uuid_text, format_node, launch)
         self.directory = directory
         self.bootstrap = self._nodes.layout.bootstrap
+
+    def entered(self, name: str, bootstrap: str, entrance: Entrance) -> Cluster:
+        """The same nodes, by another of their listeners, under a name of its own."""
+        other = copy.copy(self)
+        other.name, other.bootstrap, other.entrance = name, bootstrap, entrance
+        return other
 
     def start(self) -> None:
         """Starts all nodes at once; `wait_usable` says when they serve."""
@@ -109,7 +127,8 @@ class Cluster:
 
     def admin(self) -> AdminClient:
         """A client that comes back quickly to a broker that was away."""
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, **QUICK_RECONNECT})
+        where = {"bootstrap.servers": self.bootstrap, **self.entrance.client}
+        return AdminClient({**where, "log_level": 0, **QUICK_RECONNECT})
 
     def kill_broker(self, node_id: int) -> None:
         """As a crash would."""

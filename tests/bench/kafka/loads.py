@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import threading
@@ -27,6 +28,8 @@ class Load:
     """Of `raftctl bench`."""
     cpu_ms_per_megabyte: float
     """Of all brokers; a megabyte is counted once, whatever its replicas."""
+    client_cpu_ms_per_megabyte: float
+    """Of the client, from its start to its end."""
     resident_mebibytes: float
     """The greatest of any broker while the clients ran."""
 
@@ -49,7 +52,9 @@ def run(cluster: Cluster, command: str, topic: str, *arguments: str) -> Load:
     """Runs `raftctl bench`."""
     client = [sys.executable, "-m", "raftctl", "bench", command, "--output=json"]
     where = [f"--bootstrap-server={cluster.bootstrap}", f"--topic={topic}"]
-    before = cluster.broker_cpu_seconds()
+    if cluster.entrance.command_config is not None:
+        where.append(f"--command-config={cluster.entrance.command_config}")
+    before, client_before = cluster.broker_cpu_seconds(), _client_cpu_seconds()
     with _Memory(cluster) as memory:
         done = subprocess.run(
             [*client, *where, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S
@@ -57,8 +62,16 @@ def run(cluster: Cluster, command: str, topic: str, *arguments: str) -> Load:
     if done.returncode:
         raise RuntimeError(f"{cluster.name}: bench {command}: {done.stderr}")
     used = cluster.broker_cpu_seconds() - before
+    client_used = _client_cpu_seconds() - client_before
     report = json.loads(done.stdout)
-    return Load(report, used * 1000 / (report["bytes"] / MEGABYTE), memory.greatest)
+    of_megabyte = 1000 / (report["bytes"] / MEGABYTE)
+    return Load(report, used * of_megabyte, client_used * of_megabyte, memory.greatest)
+
+
+def _client_cpu_seconds() -> float:
+    """Used by the processes that were started here and have ended; brokers have not."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class _Memory:

@@ -17,7 +17,7 @@ from tests.bench.figures import report
 from tests.bench.kafka.clusters import kafka_jars, missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.bench.kafka.clusters import Cluster, Maker
 
@@ -27,17 +27,26 @@ CACHE = Path(__file__).parents[3] / "out" / "bench"
 class Report:
     """What was measured so far, in a file."""
 
-    def __init__(self, output: Path, kafka_version: str) -> None:
+    def __init__(
+        self, output: Path, kafka_version: str, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        """`settings` stand beside the figures: what they depend on."""
         self._output = output
-        self._kafka_version = kafka_version
+        self._head = {"kafka_version": kafka_version, **(settings or {})}
         self._figures: dict[str, Any] = {}
         self.failures: list[str] = []
         """The parts that could not be measured."""
 
     def attempt(self, name: str, measure: Callable[[], dict[str, Any]]) -> None:
         """Measures and tells a part. One that fails does not cost the hour of the others."""
-        try:
+        with self.attempting(name):
             self.tell(measure())
+
+    @contextlib.contextmanager
+    def attempting(self, name: str) -> Iterator[None]:
+        """Names what fails within the block, and goes on after it."""
+        try:
+            yield
         except (OSError, RuntimeError, KafkaException, subprocess.SubprocessError) as error:
             self.failures.append(name)
             sys.stdout.write(f"{name}: failed: {error}\n")
@@ -48,7 +57,7 @@ class Report:
         for name, value in part.items():
             sys.stdout.write(f"{name}: {value['median']} {value['unit']} ({value['goal']})\n")
         sys.stdout.flush()
-        document = {"kafka_version": self._kafka_version, **report(self._figures)}
+        document = {**self._head, **report(self._figures)}
         self._output.parent.mkdir(parents=True, exist_ok=True)
         self._output.write_text(json.dumps(document, indent=2))
 
@@ -76,9 +85,10 @@ def running(
         clusters = [maker.make(Path(directory) / maker.name) for maker in found]
         try:
             for cluster in clusters:
+                # One after the other: each is soonest ready alone, and none is fenced meanwhile.
                 cluster.start()
-            for cluster in clusters:
                 cluster.wait_usable()
+            for cluster in clusters:
                 warm_up(cluster)
             yield clusters
         finally:

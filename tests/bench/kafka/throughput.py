@@ -18,8 +18,6 @@ KIBIBYTE = 1024
 SMALL = 100
 SIZES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20)
 GREATEST_BATCH = str(2 << 20)
-LATENCY_RATE = 1000
-LATENCY_SECONDS = 10
 
 
 def warm_up(cluster: Cluster, megabytes: int) -> None:
@@ -62,15 +60,17 @@ def _produce(
         return {
             name: load.report["megabytes_per_s"],
             f"{name}_cpu": load.cpu_ms_per_megabyte,
+            f"{name}_client_cpu": load.client_cpu_ms_per_megabyte,
             f"{name}_memory": load.resident_mebibytes,
         }
 
     quantities = {
         name: Quantity("MB/s", f"{size} B, acks={acks}; {goal}", 1),
         f"{name}_cpu": Quantity("ms/MB", "processor time of all brokers"),
+        f"{name}_client_cpu": Quantity("ms/MB", "processor time of the client"),
         f"{name}_memory": Quantity("MiB", "resident, greatest broker; goal: at most 0.4", 1),
     }
-    return in_turns(clusters, options.turns, measure, quantities)
+    return in_turns(clusters, options.turns, measure, quantities, options.compare)
 
 
 def consume_cached(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
@@ -86,52 +86,60 @@ def consume_cold(clusters: Sequence[Cluster], options: Options) -> dict[str, Any
 def _consume(
     clusters: Sequence[Cluster], options: Options, name: str, megabytes: int, *, cold: bool
 ) -> dict[str, Any]:
+    topics: dict[str, str] = {}
     counts: dict[str, int] = {}
 
     def measure(cluster: Cluster, _: int) -> Mapping[str, float]:
+        topic = topics[cluster.name]
         if cold:
-            cluster.evict(name)
+            cluster.evict(topic)
         before = cluster.broker_read_bytes()
-        load = consume(cluster, name, counts[cluster.name])
-        read = (cluster.broker_read_bytes() - before) / MEGABYTE
-        speed = load.report["megabytes_per_s"]
-        return {name: speed, f"{name}_cpu": load.cpu_ms_per_megabyte, f"{name}_from_disk": read}
+        load = consume(cluster, topic, counts[cluster.name])
+        return {
+            name: load.report["megabytes_per_s"],
+            f"{name}_cpu": load.cpu_ms_per_megabyte,
+            f"{name}_client_cpu": load.client_cpu_ms_per_megabyte,
+            f"{name}_from_disk": (cluster.broker_read_bytes() - before) / MEGABYTE,
+        }
 
     quantities = {
         name: Quantity("MB/s", f"{megabytes} MB; goal: at least 1", 1),
         f"{name}_cpu": Quantity("ms/MB", "processor time of all brokers"),
+        f"{name}_client_cpu": Quantity("ms/MB", "processor time of the client"),
         f"{name}_from_disk": Quantity("MB", "read from the disk by the brokers", 1),
     }
-    with contextlib.ExitStack() as topics:
+    with contextlib.ExitStack() as stack:
         for cluster in clusters:
-            topics.enter_context(_Topic(cluster, name))
-            written = produce(cluster, name, KIBIBYTE, megabytes, "all")
+            topic = topics[cluster.name] = stack.enter_context(_Topic(cluster, name))
+            written = produce(cluster, topic, KIBIBYTE, megabytes, "all")
             counts[cluster.name] = written.report["records"]
-        return in_turns(clusters, options.turns, measure, quantities)
+        return in_turns(clusters, options.turns, measure, quantities, options.compare)
 
 
 def latency(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
-    """From the producer's call to the consumer, 1,000 records a second, acks=all."""
-    goal = f"{LATENCY_RATE} records/s, acks=all; goal: below 1"
+    """From the producer's call to the consumer, records at a steady pace, acks=all."""
+    pace, seconds = options.latency_rate, options.latency_seconds
+
+    def measure(cluster: Cluster, turn: int) -> Mapping[str, float]:
+        rate = [f"--throughput={pace}", f"--num-records={pace * seconds}"]
+        with _Topic(cluster, f"latency-{turn}") as topic:
+            report = run(cluster, "end-to-end", topic, *rate, "--record-size=1024").report
+        return {"latency_p50": report["p50_ms"], "latency_p99": report["p99_ms"]}
+
+    goal = f"{pace} records/s, acks=all; goal: below 1"
     quantities = {
         "latency_p50": Quantity("ms", goal, 3),
         "latency_p99": Quantity("ms", goal, 3),
     }
-    return in_turns(clusters, options.turns, _latency, quantities)
-
-
-def _latency(cluster: Cluster, turn: int) -> Mapping[str, float]:
-    rate = [f"--throughput={LATENCY_RATE}", f"--num-records={LATENCY_RATE * LATENCY_SECONDS}"]
-    with _Topic(cluster, f"latency-{turn}") as topic:
-        report = run(cluster, "end-to-end", topic, *rate, "--record-size=1024").report
-    return {"latency_p50": report["p50_ms"], "latency_p99": report["p99_ms"]}
+    return in_turns(clusters, options.turns, measure, quantities, options.compare)
 
 
 class _Topic:
     """A topic with all replicas in sync, deleted afterwards."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        self.name = name
+        # Two may be the same nodes, entered by two listeners.
+        self.name = f"{name}-{cluster.name}"
         self._cluster = cluster
         self._admin = cluster.admin()
 

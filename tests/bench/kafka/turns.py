@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tests.bench.figures import figure
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What the numbers of one name are."""
+
+    unit: str
+    goal: str
+    digits: int = 2
+
+
+Compare = Callable[[str, Mapping[str, Sequence[float]], Quantity], dict[str, Any]]
+"""Name of a quantity, and its values by peer, to the figures that relate them."""
+
+
+def first_to_second(
+    name: str, values: Mapping[str, Sequence[float]], quantity: Quantity
+) -> dict[str, Any]:
+    """Ratio of the first peer's median to the second's; nothing if there is but one."""
+    medians = [statistics.median(of) for of in values.values()]
+    if len(medians) < 2 or not medians[1]:
+        return {}
+    return {f"{name}_ratio": figure([medians[0] / medians[1]], "x", quantity.goal, 2)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +44,10 @@ class Options:
     """Written twice and read before anything is measured of a cluster that runs."""
     cold_megabytes: int
     """Of the log that is read from the disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """What the numbers of one name are."""
-
-    unit: str
-    goal: str
-    digits: int = 2
+    latency_rate: int = 1000
+    """Records a second while latency is measured."""
+    latency_seconds: int = 10
+    compare: Compare = first_to_second
 
 
 class Named(Protocol):
@@ -50,8 +66,9 @@ def in_turns(
     turns: int,
     measure: Callable[[Peer, int], Mapping[str, float]],
     quantities: Mapping[str, Quantity],
+    compare: Compare = first_to_second,
 ) -> dict[str, Any]:
-    """A B A B; for each quantity the figures of both and ours divided by Kafka's, of medians."""
+    """A B A B; for each quantity the figures of all, and those that compare them."""
     values: dict[str, dict[str, list[float]]] = {name: {} for name in quantities}
     for turn in range(turns):
         for peer in peers:
@@ -63,12 +80,5 @@ def in_turns(
             figures[f"{name}_{peer_name}"] = figure(
                 of, quantity.unit, quantity.goal, quantity.digits
             )
-        figures |= _ratio(name, values[name], quantity.goal)
+        figures |= compare(name, values[name], quantity)
     return figures
-
-
-def _ratio(name: str, values: Mapping[str, Sequence[float]], goal: str) -> dict[str, Any]:
-    medians = [statistics.median(of) for of in values.values()]
-    if len(medians) < 2 or not medians[1]:
-        return {}
-    return {f"{name}_ratio": figure([medians[0] / medians[1]], "x", goal, 2)}
