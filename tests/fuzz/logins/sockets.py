@@ -27,6 +27,8 @@ _PATIENCE_S = 0.02
 """How long an answer is waited for; most frames have none but the end."""
 _GONE_S = 20.0
 _LOOKS_MAX = 50
+_WARM = 2_000
+"""Connections until the memory of threads and buffers grows no more."""
 
 
 class SocketRun:
@@ -129,7 +131,7 @@ async def fuzz_sockets(connections: int, seed: int) -> tuple[SocketRun, list[Hel
     async with attacked(on_sockets=True) as broker:
         run = SocketRun(broker, seed)
         looks = []
-        for count in (min(connections, 500), connections):
+        for count in (min(connections, _WARM), connections):
             await run.play(count)
             looks.append(await _held_at_rest())
         return run, looks
