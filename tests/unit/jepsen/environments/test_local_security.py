@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.req("S2", "S7")
 
 
 @pytest.fixture
-def made() -> Iterator[LocalSecurity]:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSecurity]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     security = LocalSecurity()
     yield security
     security.remove()
