@@ -147,7 +147,6 @@ def settings(folder: Path) -> Settings:
         f"listener.name.{PKCS12.lower()}.ssl.client.auth": "required",
         f"listener.name.{SASL.lower()}.connections.max.reauth.ms": str(REAUTH_MS),
         "sasl.oauthbearer.jwks.endpoint.url": (folder / "issuer.json").as_uri(),
-        "delegation.token.secret.key": PASSWORD,
         "quota.window.num": "3",
         "delegation.token.secret.key": "of-all-nodes",
     }

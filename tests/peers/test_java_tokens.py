@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.peers.jvm import ACLS, TOKENS, JavaClient
-from tests.peers.protected_node import ALICE, SASL
+from tests.peers.protected_node import ALICE, MALLORY, SASL
 from tests.peers.tools import INSTALL_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -30,9 +30,11 @@ def words(out: str) -> list[list[str]]:
     return [line for line in lines if len(line) > 2 and line[2].startswith("User:")]
 
 
-def bearer(place: Place, token_id: str, hmac: str, *actions: str) -> dict[str, Any]:
+def bearer(
+    place: Place, token_id: str, hmac: str, *actions: str, mechanism: str = "SCRAM-SHA-512"
+) -> dict[str, Any]:
     """What a client comes to that logs in with a token."""
-    keys = place.entrance.properties(SASL, "SCRAM-SHA-512", ALICE)
+    keys = place.entrance.properties(SASL, mechanism, ALICE)
     options = f'username="{token_id}" password="{hmac}" tokenauth="true"'
     keys = {**keys, "sasl.jaas.config": f"{MODULE} required {options};"}
     return place.jvm.clients(JavaClient("bearer", keys, TOPIC, actions))["bearer"]
@@ -51,7 +53,12 @@ def test_a_token_from_its_creation_to_its_end(java_place: Place) -> None:
     (seen,) = words(place.tool(TOKENS, *listing, as_user=ALICE))
     assert seen == made
     assert bearer(place, token_id, hmac, "create", "acks") == {"create": "done", "acks": "done"}
-    place.tool(TOKENS, "--renew", "--renew-time-period", "-1", "--hmac", hmac, as_user=ALICE)
+    by_256 = bearer(place, token_id, hmac, "acks", mechanism="SCRAM-SHA-256")
+    assert by_256 == {"acks": "done"}
+    renewal = ("--renew", "--renew-time-period", "-1", "--hmac", hmac)
+    place.tool(TOKENS, *renewal, as_user=ALICE)
+    refused = place.tool(TOKENS, *renewal, as_user=MALLORY, status=1)
+    assert "DelegationTokenOwnerMismatchException" in refused
     wrong = bearer(place, token_id, "wrong", "acks")
     assert wrong["acks"] == "SaslAuthenticationException"
     place.tool(TOKENS, "--expire", "--expiry-time-period", "-1", "--hmac", hmac, as_user=ALICE)

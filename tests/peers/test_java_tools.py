@@ -8,10 +8,9 @@ import pytest
 
 from tests.integration.clusters import wait_until
 from tests.kit.certificates import Authority
-from tests.peers.jvm import ACLS, CONFIGS, GROUPS, TOKENS, TOPICS, JavaClient
+from tests.peers.jvm import ACLS, CONFIGS, GROUPS, TOPICS, JavaClient
 from tests.peers.protected_node import (
     ADMIN,
-    ALICE,
     JKS,
     MALLORY,
     MECHANISMS,
@@ -159,41 +158,6 @@ def test_users_of_scram_log_in_until_they_are_deleted(java_place: Place, mechani
     assert PASSWORD not in described
     java_place.tool(CONFIGS, *who, "--delete-config", mechanism)
     wait_until(lambda: outcome() == "SaslAuthenticationException", "the user is gone")
-
-
-def one_token(printed: str) -> list[str]:
-    """(token id, HMAC, owner, requester, ...) of the token that a tool has printed."""
-    rows = [line.split() for line in printed.splitlines()]
-    (found,) = (row for row in rows if len(row) > 4 and row[2] == f"User:{ALICE}")
-    return found
-
-
-@pytest.mark.req("S3")
-@pytest.mark.parametrize("mechanism", SCRAM)
-def test_a_delegation_token_logs_in_until_it_is_expired(java_place: Place, mechanism: str) -> None:
-    life = ("--max-life-time-period", "-1", "--renewer-principal", f"User:{ADMIN}")
-    created = one_token(java_place.tool(TOKENS, "--create", *life, as_user=ALICE))
-    token_id, hmac = created[:2]
-    properties = java_place.entrance.properties(SASL_TLS, mechanism, token_id, hmac)
-    properties["sasl.jaas.config"] = properties["sasl.jaas.config"].replace(
-        ";", ' tokenauth="true";'
-    )
-    client = JavaClient("one", properties, "none", ("describe",))
-
-    def outcome() -> object:
-        return java_place.jvm.clients(client)["one"]["describe"]
-
-    wait_until(lambda: outcome() == 1, "the token logs in")
-    owner = ("--owner-principal", f"User:{ALICE}")
-    described = one_token(java_place.tool(TOKENS, "--describe", *owner, as_user=ALICE))
-    assert described[:4] == [token_id, hmac, f"User:{ALICE}", f"User:{ALICE}"]
-    renewal = ("--renew", "--hmac", hmac, "--renew-time-period", "-1")
-    assert "Completed renew operation" in java_place.tool(TOKENS, *renewal)
-    refused = java_place.tool(TOKENS, *renewal, as_user=MALLORY, status=1)
-    assert "DelegationTokenOwnerMismatchException" in refused
-    end = ("--expire", "--hmac", hmac, "--expiry-time-period", "-1")
-    assert "Completed expire operation" in java_place.tool(TOKENS, *end, as_user=ALICE)
-    wait_until(lambda: outcome() == "SaslAuthenticationException", "the token is over")
 
 
 @pytest.mark.req("S5")
