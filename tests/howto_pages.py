@@ -53,6 +53,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "secure-a-cluster.md": {
         "raftctl storage format": "its files are of no cluster here: test_format.py runs it",
+        "raftctl kafka-configs.sh": "its broker has no such store: test_java_tools.py changes one",
         "raftctl tokens": "its users are of no cluster here: test_token_commands.py runs it",
     },
     "simulate.md": {

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 def read_config_file(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
     """The node's configuration with absolute directories; ConfigError names the file or key."""
     from raftctl.config import load_config, warn_on_stderr
-    from raftctl.runtime.real import RealFileSystem
 
     given = parse_overrides(overrides)
     try:
@@ -25,6 +24,9 @@ def read_config_file(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigError(f"--config {path}: cannot be read: {reason}") from None
     config = load_config(text, given)
+    # The node needs it anyway; a file that cannot be used ends before.
+    from raftctl.runtime.real import RealFileSystem
+
     secrets = [key for key in config.written_secrets if key not in given]
     if secrets and RealFileSystem().is_readable_by_all(path):
         warn_on_stderr(

@@ -150,6 +150,17 @@ NOBODY_SENDS: dict[int, dict[str, Any]] = {
     },
     ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
     ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"\0alice\0secret"},
+    ApiKey.CREATE_DELEGATION_TOKEN: {
+        "owner_principal_type": "User",
+        "owner_principal_name": "u",
+        "renewers": [{"principal_type": "User", "principal_name": "r"}],
+        "max_lifetime_ms": -1,
+    },
+    ApiKey.RENEW_DELEGATION_TOKEN: {"hmac": b"h", "renew_period_ms": -1},
+    ApiKey.EXPIRE_DELEGATION_TOKEN: {"hmac": b"h", "expiry_time_period_ms": -1},
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: {
+        "owners": [{"principal_type": "User", "principal_name": "u"}]
+    },
     ApiKey.FIND_COORDINATOR: {"key": "g", "key_type": 0, "coordinator_keys": ["g"]},
     ApiKey.OFFSET_FOR_LEADER_EPOCH: {
         "replica_id": -1,
