@@ -38,21 +38,21 @@ EDITS = (
         "config._security_checks:_own_key_problems",
         "if name is None:",
         "if name is not None:",
-        f"{_LISTENERS}::{_LACKS}",
+        f"{_LISTENERS}::{_LACKS}[no listener]",
     ),
     Edit(
         "tls_without_a_certificate_is_taken",
         "config._security_checks:_tls_problems",
         "if is_bound and not tls.keystore.is_given:",
         "if False:",
-        f"{_LISTENERS}::{_LACKS}",
+        f"{_LISTENERS}::{_LACKS}[no certificate]",
     ),
     Edit(
         "nobody_can_log_in_and_it_is_taken",
         "config._security_checks:_sasl_problems",
         "yield from _server_problems(prefix, mechanism)",
         "pass",
-        f"{_LISTENERS}::{_LACKS}",
+        f"{_LISTENERS}::{_LACKS}[no user]",
     ),
     Edit(
         "keys_of_tls_without_tls_are_taken",
@@ -88,7 +88,7 @@ EDITS = (
         "if request.authorizer and not self._config.authorizer:",
         "if False:",
         "unit/raftctl/controller/test_cluster_control.py"
-        "::test_a_broker_authorizes_only_where_the_controller_does",
+        "::test_a_broker_authorizes_only_where_the_controller_does[standard--False]",
     ),
     Edit(
         "answer_of_one_listener_is_kept_for_another",

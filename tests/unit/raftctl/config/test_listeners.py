@@ -212,7 +212,11 @@ def test_no_complaint_holds_a_secret(
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"ssl.keystore.location": ""}, r"ssl\.keystore\.location: the listener WEB"),
+        pytest.param(
+            {"ssl.keystore.location": ""},
+            r"ssl\.keystore\.location: the listener WEB",
+            id="no certificate",
+        ),
         (
             {"ssl.client.auth": "required", "ssl.truststore.location": ""},
             r"ssl\.client\.auth=required: nobody's certificate is trusted by WEB",
@@ -236,7 +240,11 @@ def test_no_complaint_holds_a_secret(
         ),
         ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms is empty, but LOGIN"),
         ({"sasl.enabled.mechanisms": "GSSAPI"}, r"GSSAPI is not supported: use PLAIN"),
-        ({"sasl.enabled.mechanisms": "PLAIN"}, r"listener\.name\.login\.plain.*nobody can log in"),
+        pytest.param(
+            {"sasl.enabled.mechanisms": "PLAIN"},
+            r"listener\.name\.login\.plain.*nobody can log in",
+            id="no user",
+        ),
         ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, r"jwks\.endpoint\.url is not set"),
         (
             {"sasl.oauthbearer.jwks.endpoint.url": "ftp://x"},
@@ -260,9 +268,10 @@ def test_no_complaint_holds_a_secret(
             {"security.inter.broker.protocol": "SSL"},
             r"security\.inter\.broker\.protocol and inter\.broker\.listener\.name are both set",
         ),
-        (
+        pytest.param(
             {"listener.name.WEB.ssl.client.auth": "required"},
             r"listener\.name\.WEB\.ssl.*no such listener .*lower case",
+            id="no listener",
         ),
         (
             {"listener.name.web.ssl.client.auth": "perhaps"},
