@@ -1,0 +1,86 @@
+"""The metrics of one node: who is asked for them, and their text for Prometheus.
+
+Nothing is global to the process, since several nodes share one in the simulation. A component
+registers a collector, which is asked at each scrape. Between two families the event loop has its
+turn, so a scrape of many series does not keep requests waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from raftctl.errors import invariant
+from raftctl.metrics._definition import Family, Summary, counter, gauge, single
+from raftctl.runtime import Slices
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from raftctl.metrics._definition import Sample
+    from raftctl.metrics._meter import Distribution, Meter
+
+Collect = Callable[[], Iterable[Family]]
+"""Yields the families of a component as they are now. Not to be held across a turn of the loop:
+what it reads may change between two families."""
+
+_SERIES = gauge("raftctl_metrics_series", "Series of the scrape before this one.")
+_SCRAPES = counter("raftctl_metrics_scrapes_total", "Scrapes that were answered.")
+
+
+class Metrics:
+    """The collectors of a node, and its meters and distributions, which need a tick."""
+
+    def __init__(self) -> None:
+        self._collectors: list[Collect] = []
+        self._ticking: list[Meter | Distribution] = []
+        self._series = 0
+        self._scrapes = 0
+
+    def add(self, collect: Collect) -> None:
+        """Ask a component at each scrape."""
+        self._collectors.append(collect)
+
+    def keep(self, *measured: Meter | Distribution) -> None:
+        """Tick meters and distributions every `TICK_SECONDS` from now on."""
+        self._ticking.extend(measured)
+
+    def forget(self, *measured: Meter | Distribution) -> None:
+        """End that, for what is measured no more, such as a topic that was deleted."""
+        gone = set(map(id, measured))
+        self._ticking = [one for one in self._ticking if id(one) not in gone]
+
+    def tick(self) -> None:
+        """Let rates and windows go on by `TICK_SECONDS`."""
+        for one in self._ticking:
+            one.tick()
+
+    def families(self) -> Iterator[Family]:
+        """Every family as it is now. Each name comes once."""
+        seen: set[str] = set()
+        for collect in self._collectors:
+            for family in collect():
+                invariant(family.metric.name not in seen, f"{family.metric.name} has one collector")
+                seen.add(family.metric.name)
+                yield family
+        yield single(_SERIES, self._series)
+        yield single(_SCRAPES, self._scrapes)
+
+    async def text(self) -> AsyncIterator[bytes]:
+        """The text of a scrape, a family at a time."""
+        # A library of a tenth of a second: a node that nobody scrapes does without.
+        from raftctl.metrics._exposition import text_of
+
+        series = 0
+        slices = Slices()
+        for family in self.families():
+            series += sum(map(_width, family.samples))
+            yield text_of(family)
+            await slices.rest()
+        self._series = series
+        self._scrapes += 1
+
+
+def _width(sample: Sample) -> int:
+    """How many series a sample is."""
+    return len(sample.value.quantiles) + 2 if isinstance(sample.value, Summary) else 1

@@ -1,0 +1,137 @@
+"""A scrape: each family once, in Prometheus' format, and bounded in what clients can make grow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from raftctl.errors import InvariantViolation
+from raftctl.metrics import (
+    Bounded,
+    Distribution,
+    Family,
+    Meter,
+    Metrics,
+    Sample,
+    counter,
+    gauge,
+    single,
+    summary,
+)
+from raftctl.metrics._labels import LABEL_CHARACTERS_MAX, OTHER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BYTES = counter("kafka_server_brokertopicmetrics_bytesin_total", "Bytes of records.", "topic")
+LEADERS = gauge("kafka_server_replicamanager_leadercount", "Partitions that the broker leads.")
+TIMES = summary("kafka_network_requestmetrics_totaltimems", "Milliseconds a request.", "request")
+
+
+async def scrape(metrics: Metrics) -> str:
+    return "".join([piece.decode() async for piece in metrics.text()])
+
+
+def values(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.req("N4")
+async def test_a_scrape_is_what_prometheus_reads() -> None:
+    metrics = Metrics()
+    times = Distribution()
+    metrics.keep(times)
+    times.add(2_000)
+
+    def collect() -> Iterator[Family]:
+        yield Family(BYTES, [Sample(("orders",), 7), Sample(('a"b\\c\n',), 8)])
+        yield single(LEADERS, 3)
+        yield Family(TIMES, [Sample(("Produce",), times.summary(0.001))])
+
+    metrics.add(collect)
+    found = values(await scrape(metrics))
+    assert found[BYTES.name, (("topic", "orders"),)] == 7
+    assert found[BYTES.name, (("topic", 'a"b\\c\n'),)] == 8
+    assert found[LEADERS.name, ()] == 3
+    produce = ("request", "Produce")
+    assert found[f"{TIMES.name}_count", (produce,)] == 1
+    assert found[f"{TIMES.name}_sum", (produce,)] == 2
+    assert found[TIMES.name, (("quantile", "0.99"), produce)] == pytest.approx(2, rel=0.125)
+    again = values(await scrape(metrics))
+    assert again["raftctl_metrics_series", ()] == len(found)
+    assert again["raftctl_metrics_scrapes_total", ()] == 1
+
+
+async def test_a_name_that_two_collectors_yield_is_a_bug() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.add(lambda: [single(LEADERS, 3)])
+    with pytest.raises(InvariantViolation, match="one collector"):
+        await scrape(metrics)
+
+
+def test_names_follow_the_conventions() -> None:
+    with pytest.raises(InvariantViolation, match="counters end in _total"):
+        counter("raftctl_scrapes", "Scrapes.")
+    with pytest.raises(InvariantViolation, match="counters end in _total"):
+        gauge("raftctl_scrapes_total", "Scrapes.")
+    with pytest.raises(InvariantViolation, match="lower case"):
+        gauge("raftctl-Scrapes", "Scrapes.")
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        Family(TIMES, [Sample(("x",), 1.0)]),
+        Family(BYTES, [Sample(("x",), Distribution().summary())]),
+    ],
+    ids=["number", "summary"],
+)
+async def test_a_value_of_another_kind_is_a_bug(family: Family) -> None:
+    metrics = Metrics()
+    metrics.add(lambda: [family])
+    with pytest.raises(InvariantViolation):
+        await scrape(metrics)
+
+
+def test_only_what_is_kept_is_ticked() -> None:
+    metrics = Metrics()
+    kept, forgotten = Meter(), Meter()
+    metrics.keep(kept, forgotten)
+    metrics.forget(forgotten)
+    kept.count = forgotten.count = 5
+    metrics.tick()
+    assert kept.rates == (1, 1, 1)
+    assert forgotten.rates == (0, 0, 0)
+
+
+@pytest.mark.req("N4")
+@given(st.lists(st.text(max_size=400)), st.integers(0, 4))
+def test_labels_from_outside_are_bounded_and_nothing_is_lost(names: list[str], limit: int) -> None:
+    counts = Bounded(limit, Meter)
+    for name in names:
+        counts[name].count += 1
+    found = list(counts.items())
+    assert len(found) <= limit + 1
+    assert sum(meter.count for _, meter in found) == len(names)
+    assert all(len(label) <= LABEL_CHARACTERS_MAX for label, _ in found)
+    assert (OTHER in dict(found)) == (len(set(names)) > limit)
+
+
+def test_a_label_that_is_gone_leaves_its_place_to_another() -> None:
+    counts = Bounded(1, Meter)
+    counts["a"].count = 1
+    assert counts.discard("b") is None
+    gone = counts.discard("a")
+    assert gone is not None
+    assert gone.count == 1
+    counts["c"].count = 2
+    assert [(label, meter.count) for label, meter in counts.items()] == [("c", 2)]
