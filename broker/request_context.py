@@ -87,12 +87,23 @@ class RequestContext:
     connection: ClientConnection = field(default_factory=ClientConnection)
     size: int = 0
     """Bytes of the frame, without its length."""
+    api_key: int = -1
+    """-1 before the header is read, as are version and correlation id."""
+    api_version: int = -1
+    correlation_id: int = -1
+    client_id: str | None = None
     arrived_at: float = 0.0
     """When the frame was whole."""
     started_at: float = 0.0
     """When its handler began: what it waited for others of its connection is before."""
+    returned_at: float = 0.0
+    """When the handler returned: what it waits for from then on is others, such as replicas."""
     answered_at: float = 0.0
-    """When the response was there; what it waited for, such as other replicas, is before."""
+    """When the response was there."""
+    queued_at: float = 0.0
+    """When the responses before it had left; it was handed to the connection then."""
+    sent_at: float = 0.0
+    """When the connection had taken it."""
     loop_seconds: float = 0.0
     """Time of the event loop that it took until now; measured only while there are quotas."""
     throttle_ms: int = 0

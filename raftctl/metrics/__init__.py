@@ -31,10 +31,11 @@ from raftctl.metrics._definition import (
     summary,
 )
 from raftctl.metrics._labels import Bounded
-from raftctl.metrics._meter import Distribution, Meter
+from raftctl.metrics._meter import RATE_MINUTES, Distribution, Meter
 from raftctl.metrics._registry import Metrics
 
 __all__ = [
+    "RATE_MINUTES",
     "Bounded",
     "Distribution",
     "Family",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 5.0
 """Between two ticks."""
-_MINUTES = (1, 5, 15)
-_KEPT = tuple(math.exp(-TICK_SECONDS / 60 / minutes) for minutes in _MINUTES)
+RATE_MINUTES = (1, 5, 15)
+_KEPT = tuple(math.exp(-TICK_SECONDS / 60 / minutes) for minutes in RATE_MINUTES)
 
 
 class Meter:
@@ -44,7 +44,7 @@ class Meter:
         rate = (self.count - self._counted) / TICK_SECONDS
         self._counted = self.count
         if self._averages is None:
-            self._averages = [rate] * len(_MINUTES)
+            self._averages = [rate] * len(RATE_MINUTES)
             return
         for index, kept in enumerate(_KEPT):
             self._averages[index] = self._averages[index] * kept + rate * (1 - kept)

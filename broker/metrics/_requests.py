@@ -1,0 +1,178 @@
+"""Times of requests by API and stage, and the log of slow ones (rows N4, O2).
+
+A request waits in its connection's queue, is worked at, waits for others such as replicas, waits
+for answers before it, and is sent. Apache Kafka names the stages RequestQueueTime, LocalTime,
+RemoteTime, ResponseQueueTime, ResponseSendTime; TotalTime is their sum. Source: KIP-188.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.protocol.versions import ApiKey
+from raftctl.metrics import (
+    RATE_MINUTES,
+    Distribution,
+    Family,
+    Meter,
+    Sample,
+    counter,
+    gauge,
+    summary,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from structlog.typing import FilteringBoundLogger
+
+    from broker.request_context import RequestContext
+    from raftctl.metrics import Metrics
+
+_PREFIX = "kafka_network_requestmetrics"
+REQUESTS = counter(
+    f"{_PREFIX}_requests_total",
+    "Requests that were answered, of each version.",
+    "request",
+    "version",
+)
+RATES = gauge(
+    f"{_PREFIX}_requestspersec",
+    "Requests a second, averaged over some minutes.",
+    "request",
+    "minutes",
+)
+ERRORS = counter(f"{_PREFIX}_errors_total", "Answers by error code.", "request", "error")
+BYTES = summary(f"{_PREFIX}_requestbytes", "Bytes of a request.", "request")
+TIMES = {
+    stage: summary(f"{_PREFIX}_{stage.lower()}ms", f"Milliseconds a request {what}.", "request")
+    for stage, what in (
+        ("RequestQueueTime", "waited for those before it"),
+        ("LocalTime", "was worked at"),
+        ("RemoteTime", "waited for others, such as replicas"),
+        ("ResponseQueueTime", "had its answer wait for those before it"),
+        ("ResponseSendTime", "had its answer wait for the connection"),
+        ("TotalTime", "took in all"),
+        ("ThrottleTime", "had its connection muted by a quota"),
+    )
+}
+
+_US = 1_000_000
+_MS_OF_US = 0.001
+
+
+class _Api:
+    """What is counted for one API."""
+
+    __slots__ = ("bytes", "errors", "requests", "times", "versions")
+
+    def __init__(self) -> None:
+        self.requests = Meter()
+        self.versions: dict[int, int] = {}
+        self.errors: dict[str, int] = {}
+        self.bytes = Distribution()
+        self.times = {stage: Distribution() for stage in TIMES}
+
+    @property
+    def measured(self) -> tuple[Meter | Distribution, ...]:
+        """All that needs a tick."""
+        return self.requests, self.bytes, *self.times.values()
+
+
+class RequestTimes:
+    """Counts each request when its answer has left; one that was slow has a line in the log."""
+
+    def __init__(
+        self, metrics: Metrics, log: FilteringBoundLogger, slow_seconds: Callable[[], float | None]
+    ) -> None:
+        """`slow_seconds` is the time from which on a request is slow; None: none is."""
+        self._metrics = metrics
+        self._log = log
+        self._slow_seconds = slow_seconds
+        self._apis: dict[int, _Api] = {}
+        metrics.add(self._collect)
+
+    def sent(self, context: RequestContext) -> None:
+        """Count a request whose answer has been handed to the connection."""
+        api = self._apis.get(context.api_key) or self._new_api(context.api_key)
+        api.requests.count += 1
+        api.versions[context.api_version] = api.versions.get(context.api_version, 0) + 1
+        api.bytes.add(context.size)
+        total = context.sent_at - context.arrived_at
+        for stage, seconds in _stages(context, total):
+            api.times[stage].add(int(seconds * _US))
+        slow = self._slow_seconds()
+        if slow is not None and total >= slow:
+            self._log_slow(context, total)
+
+    def failed(self, api_key: int, error: str) -> None:
+        """Count an answer with an error code; an answer may have several."""
+        api = self._apis.get(api_key) or self._new_api(api_key)
+        api.errors[error] = api.errors.get(error, 0) + 1
+
+    def _new_api(self, api_key: int) -> _Api:
+        api = self._apis[api_key] = _Api()
+        self._metrics.keep(*api.measured)
+        return api
+
+    def _log_slow(self, context: RequestContext, total: float) -> None:
+        connection = context.connection
+        self._log.warning(
+            "slow_request",
+            api=ApiKey(context.api_key).name,
+            version=context.api_version,
+            correlation_id=context.correlation_id,
+            client_id=context.client_id,
+            listener=connection.listener,
+            host=connection.host,
+            principal=str(connection.principal),
+            size=context.size,
+            **{f"{stage}_ms": round(s * 1e3, 3) for stage, s in _stages(context, total)},
+        )
+
+    def _collect(self) -> Iterator[Family]:
+        named = [(ApiKey(key).name, api) for key, api in sorted(self._apis.items())]
+        yield Family(
+            REQUESTS,
+            [
+                Sample((name, str(version)), count)
+                for name, api in named
+                for version, count in sorted(api.versions.items())
+            ],
+        )
+        yield Family(
+            RATES,
+            [
+                Sample((name, str(minutes)), rate)
+                for name, api in named
+                for minutes, rate in zip(RATE_MINUTES, api.requests.rates, strict=True)
+            ],
+        )
+        yield Family(
+            ERRORS,
+            [
+                Sample((name, error), count)
+                for name, api in named
+                for error, count in sorted(api.errors.items())
+            ],
+        )
+        yield Family(BYTES, [Sample((name,), api.bytes.summary()) for name, api in named])
+        for stage, metric in TIMES.items():
+            yield Family(
+                metric,
+                [Sample((name,), api.times[stage].summary(_MS_OF_US)) for name, api in named],
+            )
+
+
+def _stages(context: RequestContext, total: float) -> tuple[tuple[str, float], ...]:
+    """Seconds of each stage of a request whose answer has left."""
+    returned = context.returned_at
+    return (
+        ("RequestQueueTime", context.started_at - context.arrived_at),
+        ("LocalTime", returned - context.started_at),
+        ("RemoteTime", context.answered_at - returned),
+        ("ResponseQueueTime", context.queued_at - context.answered_at),
+        ("ResponseSendTime", context.sent_at - context.queued_at),
+        ("TotalTime", total),
+        ("ThrottleTime", context.throttle_ms / 1000),
+    )

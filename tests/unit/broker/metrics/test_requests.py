@@ -1,0 +1,98 @@
+"""Times of requests: each stage has its share, and a slow request has one line in the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from broker.metrics import RequestTimes
+from broker.protocol.versions import ApiKey
+from broker.request_context import ClientConnection, RequestContext
+from raftctl.metrics import Metrics
+
+MS = 0.001
+
+
+def produce(start: float = 100.0) -> RequestContext:
+    """A request of which the stages take 1, 2, 4, 8 and 16 ms."""
+    return RequestContext(
+        ClientConnection(listener="CLIENTS", host="10.0.0.1"),
+        size=1_000,
+        api_key=ApiKey.PRODUCE,
+        api_version=9,
+        correlation_id=7,
+        client_id="orders",
+        arrived_at=start,
+        started_at=start + 1 * MS,
+        returned_at=start + 3 * MS,
+        answered_at=start + 7 * MS,
+        queued_at=start + 15 * MS,
+        sent_at=start + 31 * MS,
+    )
+
+
+def values(metrics: Metrics) -> dict[tuple[str, ...], Any]:
+    return {
+        (family.metric.name, *sample.labels): sample.value
+        for family in metrics.families()
+        for sample in family.samples
+    }
+
+
+@pytest.mark.req("N4")
+def test_each_stage_of_a_request_has_its_time() -> None:
+    metrics = Metrics()
+    times = RequestTimes(metrics, structlog.get_logger(), lambda: None)
+    times.sent(produce())
+    found = values(metrics)
+    expected = {
+        "requestqueuetime": 1,
+        "localtime": 2,
+        "remotetime": 4,
+        "responsequeuetime": 8,
+        "responsesendtime": 16,
+        "totaltime": 31,
+        "throttletime": 0,
+    }
+    for stage, milliseconds in expected.items():
+        value = found[f"kafka_network_requestmetrics_{stage}ms", "PRODUCE"]
+        assert value.count == 1
+        assert value.total == pytest.approx(milliseconds, abs=0.002)
+
+
+@pytest.mark.req("N4")
+def test_requests_are_counted_by_api_version_and_error() -> None:
+    metrics = Metrics()
+    times = RequestTimes(metrics, structlog.get_logger(), lambda: None)
+    for version in (9, 9, 11):
+        context = produce()
+        context.api_version = version
+        times.sent(context)
+    times.failed(ApiKey.PRODUCE, "NOT_LEADER_OR_FOLLOWER")
+    metrics.tick()
+    found = values(metrics)
+    assert found["kafka_network_requestmetrics_requests_total", "PRODUCE", "9"] == 2
+    assert found["kafka_network_requestmetrics_requests_total", "PRODUCE", "11"] == 1
+    errors = "kafka_network_requestmetrics_errors_total"
+    assert found[errors, "PRODUCE", "NOT_LEADER_OR_FOLLOWER"] == 1
+    assert found["kafka_network_requestmetrics_requestspersec", "PRODUCE", "1"] == 3 / 5
+    assert found["kafka_network_requestmetrics_requestbytes", "PRODUCE"].total == 3_000
+
+
+@pytest.mark.req("O2")
+def test_a_slow_request_has_a_line_with_all_its_stages_and_a_quick_one_has_none() -> None:
+    limit = 0.040
+    with capture_logs() as lines:
+        times = RequestTimes(Metrics(), structlog.get_logger(), lambda: limit)
+        times.sent(produce())
+        assert lines == []
+        limit = 0.031
+        times.sent(produce())
+    (line,) = lines
+    assert line["event"] == "slow_request"
+    assert (line["api"], line["correlation_id"], line["client_id"]) == ("PRODUCE", 7, "orders")
+    assert line["RemoteTime_ms"] == pytest.approx(4)
+    assert line["TotalTime_ms"] == pytest.approx(31)
