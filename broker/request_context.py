@@ -87,11 +87,6 @@ class RequestContext:
     connection: ClientConnection = field(default_factory=ClientConnection)
     size: int = 0
     """Bytes of the frame, without its length."""
-    api_key: int = -1
-    """-1 before the header is read, as are version and correlation id."""
-    api_version: int = -1
-    correlation_id: int = -1
-    client_id: str | None = None
     arrived_at: float = 0.0
     """When the frame was whole."""
     started_at: float = 0.0
@@ -108,6 +103,18 @@ class RequestContext:
     """Time of the event loop that it took until now; measured only while there are quotas."""
     throttle_ms: int = 0
     """For how long its connection is muted, since it exceeds a quota."""
+    api_key: int = -1
+    """-1 before the header has been read, as are version and correlation id."""
+    api_version: int = -1
+    correlation_id: int = -1
+    client_id: str | None = None
+
+    def identify(
+        self, api_key: int, version: int, correlation_id: int, client_id: str | None
+    ) -> None:
+        """Take what metrics and logs name a request by, once its header has been read."""
+        self.api_key, self.api_version = api_key, version
+        self.correlation_id, self.client_id = correlation_id, client_id
 
     @property
     def client_host(self) -> str:

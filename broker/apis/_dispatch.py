@@ -80,6 +80,9 @@ def dispatch(
     decodes a large request, unless it is a Produce: there the records are long, not the fields.
     """
     header, position = decode_header(frame)
+    request_context.identify(
+        header.api_key, header.version, header.correlation_id, header.client_id
+    )
     if header.version not in SERVED.get(header.api_key, ()):
         return _refuse_version(context, header)
     decode = partial(decode_body, frame, header, position, request_context)

@@ -105,6 +105,7 @@ class Authenticator:
 
     def _take_request(self, frame: Frame, context: RequestContext, sasl: SaslState) -> Served:
         header, position = decode_header(frame)
+        context.identify(header.api_key, header.version, header.correlation_id, header.client_id)
         key, client = header.api_key, context.connection
         tokens_follow = sasl.stage is SaslStage.TOKENS
         if tokens_follow and key != ApiKey.SASL_AUTHENTICATE:

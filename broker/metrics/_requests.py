@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.protocol.versions import ApiKey
+from broker.protocol.versions import SERVED, ApiKey
 from raftctl.metrics import (
-    RATE_MINUTES,
     Distribution,
     Family,
     Meter,
@@ -93,7 +92,12 @@ class RequestTimes:
         metrics.add(self._collect)
 
     def sent(self, context: RequestContext) -> None:
-        """Count a request whose answer has been handed to the connection."""
+        """Count a request whose answer has been handed to the connection.
+
+        What has no header, such as a token of SASL, is not counted.
+        """
+        if context.api_key not in SERVED:
+            return
         api = self._apis.get(context.api_key) or self._new_api(context.api_key)
         api.requests.count += 1
         api.versions[context.api_version] = api.versions.get(context.api_version, 0) + 1
@@ -145,7 +149,7 @@ class RequestTimes:
             [
                 Sample((name, str(minutes)), rate)
                 for name, api in named
-                for minutes, rate in zip(RATE_MINUTES, api.requests.rates, strict=True)
+                for minutes, rate in api.requests.rates.items()
             ],
         )
         yield Family(

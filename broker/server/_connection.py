@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Buffer, Piece, Sender
 
     MakeSender = Callable[[asyncio.BaseTransport], Sender | None]
+    OnSent = Callable[[RequestContext], None]
 
     from raftctl.config import NodeConfig
     from raftctl.config.addresses import Listener
@@ -166,10 +167,13 @@ class Outbox:
 class _Unanswered:
     """A place in the queue of responses: a reply that is awaited, or the frame that it became."""
 
-    __slots__ = ("permit", "response")
+    __slots__ = ("context", "permit", "response")
 
-    def __init__(self, response: Reply[Response] | Response, *, permit: bool) -> None:
+    def __init__(
+        self, response: Reply[Response] | Response, context: RequestContext, *, permit: bool
+    ) -> None:
         self.response = response
+        self.context = context
         self.permit = permit
         """Whether it takes one of the permits of `ConnectionLimits`."""
 
@@ -184,8 +188,15 @@ class Connection(asyncio.BufferedProtocol):
         log: FilteringBoundLogger,
         make_sender: MakeSender,
         client: ClientConnection,
+        on_sent: OnSent,
     ) -> None:
-        """`make_sender` is the runtime's; `client` says by which listener it came."""
+        """`make_sender` is the runtime's; `client` says by which listener it came.
+
+        `on_sent` is called with each request once its answer has left for the connection.
+        """
+        self._on_sent = on_sent
+        self._sending: list[RequestContext] = []
+        """Of answers that are in the outbox."""
         self._client = client
         self._limits = limits
         self._serve_frame = serve
@@ -367,17 +378,19 @@ class Connection(asyncio.BufferedProtocol):
         invariant(count < PIPELINED_MAX, "the unanswered requests of a connection are bounded")
         context = RequestContext(self._client, len(frame), self._received_at, self._loop.time())
         response = self._serve_frame(frame, context)
+        context.returned_at = self._loop.time()
         if not isinstance(response, Reply):
-            context.answered_at = self._loop.time()
+            context.answered_at = context.returned_at
             if response is None or not self._unanswered:
-                self._queue(response)
+                context.queued_at = context.answered_at
+                self._queue(response, context)
                 return True
         self._pipelining = is_produce and (not isinstance(response, Reply) or response.has_acted)
-        waiting = _Unanswered(response, permit=bool(self._unanswered))
+        waiting = _Unanswered(response, context, permit=bool(self._unanswered))
         self._limits.permits -= waiting.permit
         self._unanswered.append(waiting)
         if isinstance(response, Reply):
-            response.on_done(lambda future: self._finished(waiting, context, future))
+            response.on_done(lambda future: self._finished(waiting, future))
         return True
 
     def _may_go_on(self, sasl: SaslState) -> bool:
@@ -401,26 +414,26 @@ class Connection(asyncio.BufferedProtocol):
         self._client.muted_until = 0.0
         return False
 
-    def _finished(
-        self, waiting: _Unanswered, context: RequestContext, future: asyncio.Future[Any]
-    ) -> None:
+    def _finished(self, waiting: _Unanswered, future: asyncio.Future[Any]) -> None:
         if future.cancelled():
             self.close()
         elif self._transport is None:
             self._forget_error(future)
         else:
-            context.answered_at = self.active_at = self._loop.time()
+            waiting.context.answered_at = self.active_at = self._loop.time()
             self.advance(waiting)
 
     def _complete(self, waiting: _Unanswered) -> None:
         if isinstance(waiting.response, Reply):
             waiting.response = waiting.response.result()
         while self._unanswered:
-            response = self._unanswered[0].response
-            if isinstance(response, Reply):
+            first = self._unanswered[0]
+            if isinstance(first.response, Reply):
                 return
-            self._limits.permits += self._unanswered.popleft().permit
-            self._queue(response)
+            self._unanswered.popleft()
+            self._limits.permits += first.permit
+            first.context.queued_at = waiting.context.answered_at
+            self._queue(first.response, first.context)
 
     def _forget_error(self, future: asyncio.Future[Any]) -> None:
         """Looks at an error that no client waits for any more, lest asyncio complains of it."""
@@ -430,10 +443,15 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the socket -----------------------------------------------------------------------------
 
-    def _queue(self, frame: list[Piece] | None) -> None:
-        if frame is None or self._outbox is None:
+    def _queue(self, frame: list[Piece] | None, context: RequestContext) -> None:
+        if self._outbox is None:
+            return
+        if frame is None:
+            context.sent_at = context.queued_at
+            self._on_sent(context)
             return
         self._outbox.put(frame)
+        self._sending.append(context)
         if self._outbox.size >= _SEND_BYTES:
             self._send()
 
@@ -442,12 +460,22 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             self._outbox.send()
+            if not self._outbox.size:
+                self._sent()
         except OSError as error:
             # Of the connection or of a file: the answer cannot be finished.
             self._report(str(error))
             self.close()
         if self._ending:
             self._close_if_sent()
+
+    def _sent(self) -> None:
+        """Report the requests whose answers the connection has taken."""
+        now = self._loop.time()
+        for context in self._sending:
+            context.sent_at = now
+            self._on_sent(context)
+        self._sending.clear()
 
     def _read(self, *, go_on: bool) -> None:
         if self._transport is None or go_on == self._reading or self._transport.is_closing():
@@ -560,8 +588,13 @@ class Listeners:
         log: FilteringBoundLogger,
         make_sender: MakeSender,
         tls: NodeTls,
+        on_sent: OnSent = lambda _context: None,
     ) -> None:
-        """`make_sender` is the runtime's; `tls` is closed with the listeners."""
+        """`make_sender` is the runtime's; `tls` is closed with the listeners.
+
+        `on_sent` is called with each request that was answered.
+        """
+        self._on_sent = on_sent
         self._config = config
         self._tls = tls
         self._make_sender = make_sender
@@ -620,7 +653,10 @@ class Listeners:
         def accept() -> tuple[Connection, ClientConnection]:
             state = None if sasl is None else SaslState(sasl.server_max_receive_size)
             client = ClientConnection(listener.name, security.protocol, sasl=state)
-            return Connection(self._limits, serve, log, self._make_sender, client), client
+            return (
+                Connection(self._limits, serve, log, self._make_sender, client, self._on_sent),
+                client,
+            )
 
         if security.tls is None:
             return lambda: accept()[0]

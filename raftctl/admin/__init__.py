@@ -16,11 +16,13 @@ Invariants:
 """
 
 from raftctl.admin._admin_api import METADATA_PATH, PROVENANCE_HEADER, AdminApi
+from raftctl.admin._controller_metrics import ControllerMetrics
 from raftctl.admin._partition_counts import PartitionCounts
 
 __all__ = [
     "METADATA_PATH",
     "PROVENANCE_HEADER",
     "AdminApi",
+    "ControllerMetrics",
     "PartitionCounts",
 ]

@@ -11,7 +11,7 @@ when a scrape asks. Names are those of the dashboards that operators of Apache K
 Strimzi's rules make of its MBeans. What is of this project alone begins with `raftctl_`.
 
 Decides: what a definition must be, how rates and quantiles are kept, how a scrape is written. Must
-not know: what is measured, HTTP, and the time: its owner calls `tick`.
+not know: what is measured, and HTTP.
 
 Invariants: a name has one collector. A total never falls. The number of series does not depend on
 what clients name: labels from outside are `Bounded`. A scrape gives the event loop its turn between
@@ -31,11 +31,10 @@ from raftctl.metrics._definition import (
     summary,
 )
 from raftctl.metrics._labels import Bounded
-from raftctl.metrics._meter import RATE_MINUTES, Distribution, Meter
+from raftctl.metrics._meter import Distribution, Meter
 from raftctl.metrics._registry import Metrics
 
 __all__ = [
-    "RATE_MINUTES",
     "Bounded",
     "Distribution",
     "Family",

@@ -33,10 +33,9 @@ class Meter:
         self._averages: list[float] | None = None
 
     @property
-    def rates(self) -> tuple[float, float, float]:
-        """A second, over 1, 5 and 15 minutes; 0 before the first tick."""
-        one, five, fifteen = self._averages or (0.0, 0.0, 0.0)
-        return one, five, fifteen
+    def rates(self) -> dict[int, float]:
+        """Minutes (1, 5, 15) to how much a second over them; 0 before the first tick."""
+        return dict(zip(RATE_MINUTES, self._averages or (0.0, 0.0, 0.0), strict=True))
 
     def tick(self) -> None:
         """Take what was added since the last tick into the averages."""

@@ -7,18 +7,27 @@ turn, so a scrape of many series does not keep requests waiting.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from raftctl.errors import invariant
 from raftctl.metrics._definition import Family, Summary, counter, gauge, single
+from raftctl.metrics._meter import TICK_SECONDS
 from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from raftctl.metrics._definition import Sample
-    from raftctl.metrics._meter import Distribution, Meter
+
+
+class Ticking(Protocol):
+    """Something that forgets with time: a meter, a distribution, what counts at intervals."""
+
+    def tick(self) -> None:
+        """Go on by `TICK_SECONDS`."""
+
 
 Collect = Callable[[], Iterable[Family]]
 """Yields the families of a component as they are now. Not to be held across a turn of the loop:
@@ -31,24 +40,43 @@ _SCRAPES = counter("raftctl_metrics_scrapes_total", "Scrapes that were answered.
 class Metrics:
     """The collectors of a node, and its meters and distributions, which need a tick."""
 
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+    """Of the text of a scrape."""
+
     def __init__(self) -> None:
         self._collectors: list[Collect] = []
-        self._ticking: list[Meter | Distribution] = []
+        self._ticking: list[Ticking] = []
         self._series = 0
         self._scrapes = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def add(self, collect: Collect) -> None:
         """Ask a component at each scrape."""
         self._collectors.append(collect)
 
-    def keep(self, *measured: Meter | Distribution) -> None:
+    def keep(self, *measured: Ticking) -> None:
         """Tick meters and distributions every `TICK_SECONDS` from now on."""
         self._ticking.extend(measured)
 
-    def forget(self, *measured: Meter | Distribution) -> None:
+    def forget(self, *measured: Ticking) -> None:
         """End that, for what is measured no more, such as a topic that was deleted."""
         gone = set(map(id, measured))
         self._ticking = [one for one in self._ticking if id(one) not in gone]
+
+    def start(self) -> None:
+        """Tick from now on, on the event loop that runs."""
+        loop = asyncio.get_running_loop()
+
+        def tick() -> None:
+            self.tick()
+            self._timer = loop.call_later(TICK_SECONDS, tick)
+
+        self._timer = loop.call_later(TICK_SECONDS, tick)
+
+    def stop(self) -> None:
+        """Tick no more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def tick(self) -> None:
         """Let rates and windows go on by `TICK_SECONDS`."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_OPEN = ("/healthz", "/readyz")
+_OPEN = ("/healthz", "/livez", "/readyz")
 _READING = ("GET", "HEAD")
 _KEYS = f"{KEYS_PATH}/"
 """Below it rules on keys decide."""

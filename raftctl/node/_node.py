@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from aiohttp import web
 
-from raftctl.admin import AdminApi, PartitionCounts
+from raftctl.admin import AdminApi, ControllerMetrics, PartitionCounts
 from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
@@ -24,6 +24,7 @@ from raftctl.metadata.codec import unpack_records
 from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
+from raftctl.metrics import Metrics
 from raftctl.node._controller_listener import ControllerListener, scram_credentials
 from raftctl.node._controller_service import ControllerService
 from raftctl.node._http_access import requester_of
@@ -37,6 +38,7 @@ from raftctl.plugins import BrokerContext, load_broker
 from raftctl.quorum import (
     Peers,
     RaftDriver,
+    RaftMetrics,
     bootstrap_servers,
     make_core,
     open_replica,
@@ -83,6 +85,7 @@ class Node:
         self._cleanup = contextlib.AsyncExitStack()
         self._tls = NodeTls(runtime, self._log)
         self._cleanup.callback(self._tls.close)
+        self.metrics = Metrics()
         self.features = supported_ranges()
         """The ranges of feature levels that this node supports."""
         self.driver: RaftDriver | None = None
@@ -136,6 +139,7 @@ class Node:
             fail=self._fail,
         )
         self._cleanup.push_async_callback(driver.stop)
+        RaftMetrics(driver, self.metrics)
         self.loader = loader = MetadataLoader(driver, replica.image, self._fail, self.features)
         self._cleanup.callback(loader.stop)
         if self.authorizer is not None:
@@ -152,6 +156,8 @@ class Node:
         if plugin is not None:
             controller = self._controller_client(driver, peers)
             self._start_broker(plugin, replica, driver, loader, controller)
+        self.metrics.start()
+        self._cleanup.callback(self.metrics.stop)
         self._log.info("node_started", roles=",".join(config.process_roles))
 
     async def stop(self) -> None:
@@ -338,7 +344,9 @@ class Node:
             loader=loader,
             hashes=self.hashes,
             counts=counts,
+            metrics=self.metrics,
         )
+        ControllerMetrics(driver, loader, counts, self.metrics)
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         app.add_routes(api.routes())
         self._mount_kv(app, service, driver, loader, peers)

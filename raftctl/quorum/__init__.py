@@ -1,6 +1,7 @@
 """The quorum's shell: runs the pure core on disks, peers and the event loop.
 
     RaftDriver      the event loop around the core: queues events, performs effects, in order
+    RaftMetrics     what a replica does, for scrapes
     Peers           a client for each node of the quorum, wherever it listens now
     open_replica    locks, checks and recovers the metadata directory at start
     Recovery        makes one directory a quorum of itself when the majority is lost
@@ -23,6 +24,7 @@ Sources: Kafka's `KafkaRaftClient` and `KafkaRaftClientDriver`; KIP-595, KIP-853
 """
 
 from raftctl.quorum._driver import UNWRITTEN_BYTES_MAX, RaftDriver
+from raftctl.quorum._metrics import RaftMetrics
 from raftctl.quorum._peers import Peers
 from raftctl.quorum._replica import (
     Recovery,
@@ -37,6 +39,7 @@ __all__ = [
     "UNWRITTEN_BYTES_MAX",
     "Peers",
     "RaftDriver",
+    "RaftMetrics",
     "Recovery",
     "Replica",
     "Survivor",

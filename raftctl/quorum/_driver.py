@@ -405,6 +405,8 @@ class RaftDriver:
         self._timer = Deadline(self._loop, self._tick)
         self._held = False
         """True while a transfer of leadership keeps back what is pending."""
+        self.on_append: Callable[[Offset], None] = lambda _offset: None
+        """Called with the offset of the last record of each append; for its measurement."""
         self.append_timestamp_ms = -1
         """The time in the batch of the newest append, in ms since 1970."""
         self.flight_recorder: deque[events.Event | events.Effect] = deque(
@@ -466,7 +468,9 @@ class RaftDriver:
             self._loop.call_soon(self.propose)
         self.append_timestamp_ms = self._runtime.wall_ms()
         append = Append(payload, record_count, self.append_timestamp_ms, alone)
-        return self._accumulator.add(append, self._core.log.end_offset)
+        offset = self._accumulator.add(append, self._core.log.end_offset)
+        self.on_append(offset)
+        return offset
 
     @property
     def unwritten_bytes(self) -> int:

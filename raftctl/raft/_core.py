@@ -164,6 +164,12 @@ class RaftCore:
         return self._replica.epoch
 
     @property
+    def voted_id(self) -> NodeId:
+        """Who got the vote of this replica in this epoch; NO_NODE for none."""
+        voted = self._replica.state.voted
+        return NO_NODE if voted is None else voted.node_id
+
+    @property
     def leader_id(self) -> NodeId:
         """Leader of the epoch as far as this replica knows, or `NO_NODE`."""
         return self._roles.leader_id

@@ -316,6 +316,7 @@ class Node:
                 self.runtime.log,
                 self.runtime.sender,
                 ClientConnection("PLAINTEXT"),
+                lambda _context: None,
             ),
             "127.0.0.1",
             0,

@@ -337,6 +337,8 @@ class FakeBroker:
         self.config = make_config({**KEYS, **{_dotted(key): keys[key] for key in keys}})
         self.contexts: list[RequestContext] = []
         """Of the requests so far, in their order."""
+        self.sent: list[RequestContext] = []
+        """Of those whose answers have left."""
         self.logged = LogCapture()
         self.log: Any = structlog.wrap_logger(
             None,
@@ -454,7 +456,8 @@ async def running_with(
     """The same, with keys that need not be Python's names."""
     broker = FakeBroker(**keys)
     tls = NodeTls(RealRuntime(), broker.log)
-    listeners = Listeners(broker.config, broker.limits, broker.log, make_sender, tls)
+    sent = broker.sent.append
+    listeners = Listeners(broker.config, broker.limits, broker.log, make_sender, tls, sent)
     configs = ListenerConfigs(broker.config, tls, listeners.reconfigure, broker.log)
     broker.metadata.listener_configs = configs
     broker.context = replace(broker.context, listener_configs=configs)

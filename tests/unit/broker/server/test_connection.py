@@ -7,7 +7,7 @@ import gc
 import socket
 import struct
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,9 @@ from tests.unit.broker.server.fakes import (
     produce_message,
     running,
 )
+
+if TYPE_CHECKING:
+    from broker.request_context import RequestContext
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, VERSIONS = 0, 1, 2, 3, 18
 ALL_TOPICS = {"topics": None, "allow_auto_topic_creation": False}
@@ -490,3 +493,60 @@ def test_a_connection_that_comes_as_the_broker_stops_is_closed(turns: int) -> No
         with asyncio.run(connect_and_stop()):
             gc.collect()
     assert [str(one.message) for one in left_open if one.category is ResourceWarning] == []
+
+
+def stages(context: RequestContext) -> list[float]:
+    """The times of a request's stages, in their order."""
+    return [
+        context.arrived_at,
+        context.started_at,
+        context.returned_at,
+        context.answered_at,
+        context.queued_at,
+        context.sent_at,
+    ]
+
+
+@pytest.mark.req("N4")
+async def test_a_request_has_the_times_of_its_stages_once_its_answer_has_left() -> None:
+    async with running("t") as broker, connected(broker) as client:
+        broker.replicas.hold = True
+        first = client.send(PRODUCE, 9, produce_message("t", batch()))
+        second = client.send(PRODUCE, 9, produce_message("t", batch()))
+        await settle()
+        broker.replicas.release(1)
+        await asyncio.sleep(0.02)
+        assert broker.sent == []
+        broker.replicas.release(0)
+        for _ in range(2):
+            await client.receive(PRODUCE, 9)
+        one, other = broker.sent
+        assert [one.correlation_id, other.correlation_id] == [first, second]
+        assert (one.api_key, one.api_version, one.client_id) == (PRODUCE, 9, other.client_id)
+        for context in (one, other):
+            assert stages(context)[0] > 0
+            assert stages(context) == sorted(stages(context))
+        assert one.answered_at == one.queued_at
+        assert other.queued_at - other.answered_at >= 0.02
+
+
+@pytest.mark.req("N4")
+async def test_a_request_without_an_answer_is_reported_as_well() -> None:
+    async with running("t") as broker, connected(broker) as client:
+        client.send(PRODUCE, 9, {**produce_message("t", batch()), "acks": 0})
+        client.send(VERSIONS, 0, {})
+        await client.receive(VERSIONS, 0)
+        assert [context.api_key for context in broker.sent] == [PRODUCE, VERSIONS]
+
+
+@pytest.mark.req("N4")
+async def test_a_request_whose_client_has_gone_is_not_reported() -> None:
+    async with running("t") as broker:
+        async with connected(broker) as client:
+            broker.replicas.hold = True
+            client.send(PRODUCE, 9, produce_message("t", batch()))
+            await settle()
+        await settle()
+        broker.replicas.release()
+        await settle()
+        assert broker.sent == []

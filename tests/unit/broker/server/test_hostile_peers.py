@@ -226,7 +226,7 @@ async def test_a_peer_that_never_reads_does_not_hold_a_connection(
         client = ClientConnection("PLAINTEXT", "SASL_PLAINTEXT", sasl=SaslState(1_000))
         serve = broker.serve_on("PLAINTEXT")
         log = broker.log.bind(listener="PLAINTEXT")
-        connection = Connection(broker.limits, serve, log, lambda _: None, client)
+        connection = Connection(broker.limits, serve, log, lambda _: None, client, lambda _: None)
         transport = _Unread()
         connection.connection_made(transport)
         for data in (HELLO, b"\xff\xff\xff\xff"):

@@ -19,11 +19,11 @@ VALUES = st.integers(0, 2**34)
 def test_a_meter_counts_and_its_rates_approach_the_rate_at_which_it_grows() -> None:
     meter = Meter()
     meter.tick()
-    assert meter.rates == (0, 0, 0)
+    assert meter.rates == {1: 0, 5: 0, 15: 0}
     for _ in range(int(60 / TICK_SECONDS)):
         meter.count += 500
         meter.tick()
-    one, five, fifteen = meter.rates
+    one, five, fifteen = meter.rates.values()
     assert meter.count == 6000
     assert one == pytest.approx(100 * (1 - math.exp(-1)))
     assert five == pytest.approx(100 * (1 - math.exp(-1 / 5)))
@@ -35,7 +35,7 @@ def test_the_first_rate_of_a_meter_is_the_one_seen_so_far() -> None:
     meter = Meter()
     meter.count += 50
     meter.tick()
-    assert meter.rates == (10, 10, 10)
+    assert meter.rates == {1: 10, 5: 10, 15: 10}
 
 
 def test_a_meter_that_falls_is_a_bug() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from jepsen.simulator.cluster import SimCluster
 from jepsen.simulator.world import World
@@ -320,6 +322,7 @@ def test_a_controller_says_how_it_is(world: World) -> None:
         await asyncio.sleep(1)
         for name in ("controller-101", "controller-102"):
             assert await operator.get(name, "/readyz") == (200, {"ready": True})
+            assert await operator.get(name, "/livez") == (200, {"alive": True})
         statuses = await operator.statuses()
         leader = await operator.leader()
         status = statuses[leader]
@@ -334,6 +337,31 @@ def test_a_controller_says_how_it_is(world: World) -> None:
         [other] = [one for name, one in statuses.items() if name != leader]
         assert (other["role"], other["voters"]) == ("follower", [])
         assert other["leader_id"] == status["node_id"]
+
+    tell(world, cluster, story)
+
+
+@pytest.mark.req("N4")
+def test_a_sum_over_controllers_counts_the_cluster_once(world: World) -> None:
+    cluster = SimCluster(world, controllers=3, brokers=1)
+    cluster.start_all()
+
+    async def story(operator: Operator) -> None:
+        await operator.leader()
+        await asyncio.sleep(20)
+        total: defaultdict[str, float] = defaultdict(float)
+        for controller in (101, 102, 103):
+            text = (await operator.read(f"controller-{controller}", "/metrics")).decode()
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    total[sample.name] += sample.value
+        prefix = "kafka_controller_kafkacontroller"
+        assert total[f"{prefix}_activecontrollercount"] == 1
+        assert total[f"{prefix}_activebrokercount"] == 1
+        assert total[f"{prefix}_offlinepartitionscount"] == 0
+        assert total["kafka_server_raftmetrics_number_of_voters"] == 9
+        assert total["kafka_server_raftmetrics_append_records_rate"] > 0
+        assert total["kafka_server_raftmetrics_fetch_records_rate"] > 0
 
     tell(world, cluster, story)
 
