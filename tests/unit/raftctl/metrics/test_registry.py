@@ -113,7 +113,7 @@ def test_only_what_is_kept_is_ticked() -> None:
     assert forgotten.rates[1] == 0
 
 
-@pytest.mark.req("N4")
+@pytest.mark.req("O1")
 @given(st.lists(st.text(max_size=400)), st.integers(0, 4))
 def test_labels_from_outside_are_bounded_and_nothing_is_lost(names: list[str], limit: int) -> None:
     counts = Bounded(limit, Meter)

@@ -309,6 +309,7 @@ def test_a_broken_invariant_ends_the_node_with_its_story(
     assert any("HighWatermarkAdvanced(high_watermark=" in line for line in story_lines)
 
 
+@pytest.mark.req("O3")
 def test_a_controller_says_how_it_is(world: World) -> None:
     cluster = SimCluster(world, brokers=0)
     cluster.start("controller-101")
