@@ -17,6 +17,7 @@ from broker.groups import group_coordinator
 from broker.groups.requests import ForgetTopics
 from broker.log import LogManager, dump
 from broker.log.settings import log_settings
+from broker.metrics import RequestTimes
 from broker.protocol.codec import compile_newest
 from broker.protocol.versions import ApiKey
 from broker.quotas import ClientQuotas, Windows, load_callback
@@ -107,7 +108,10 @@ class KafkaBroker:
         self._verifiers: list[Verifiers] = []
         self._limits = ConnectionLimits(config, context.fail)
         tls = NodeTls(context.runtime, self._log)
-        self._listeners = Listeners(config, self._limits, self._log, context.runtime.sender, tls)
+        times = RequestTimes(context.metrics, self._log, config.slow_request_ms)
+        self._listeners = Listeners(
+            config, self._limits, self._log, context.runtime.sender, tls, times.sent
+        )
         self._listener_configs = ListenerConfigs(config, tls, self._reconfigure, self._log)
 
     async def start(self) -> Sequence[Endpoint]:

@@ -21,7 +21,7 @@ from raftctl.metrics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from structlog.typing import FilteringBoundLogger
 
@@ -56,6 +56,8 @@ TIMES = {
     )
 }
 
+_WAITING = (ApiKey.FETCH, ApiKey.JOIN_GROUP)
+"""Requests that wait on purpose, for records and for other members."""
 _US = 1_000_000
 _MS_OF_US = 0.001
 
@@ -81,13 +83,11 @@ class _Api:
 class RequestTimes:
     """Counts each request when its answer has left; one that was slow has a line in the log."""
 
-    def __init__(
-        self, metrics: Metrics, log: FilteringBoundLogger, slow_seconds: Callable[[], float | None]
-    ) -> None:
-        """`slow_seconds` is the time from which on a request is slow; None: none is."""
+    def __init__(self, metrics: Metrics, log: FilteringBoundLogger, slow_ms: int) -> None:
+        """A request that took longer than `slow_ms` is slow."""
         self._metrics = metrics
         self._log = log
-        self._slow_seconds = slow_seconds
+        self._slow_s = slow_ms / 1000
         self._apis: dict[int, _Api] = {}
         metrics.add(self._collect)
 
@@ -105,8 +105,8 @@ class RequestTimes:
         total = context.sent_at - context.arrived_at
         for stage, seconds in _stages(context, total):
             api.times[stage].add(int(seconds * _US))
-        slow = self._slow_seconds()
-        if slow is not None and total >= slow:
+        waited = context.answered_at - context.returned_at if context.api_key in _WAITING else 0.0
+        if total - waited > self._slow_s:
             self._log_slow(context, total)
 
     def failed(self, api_key: int, error: str) -> None:

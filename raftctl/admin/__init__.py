@@ -1,7 +1,9 @@
-"""The HTTP status of a controller: health, readiness, quorum, replicas and partitions as JSON.
+"""What a node says of itself over HTTP: signs of life, metrics, and the cluster's status.
 
-`AdminApi` is mounted on the controller listener beside `/rpc`. It is read-only and answers from
-what its node knows now: the core's status, the newest committed image, the state hashes.
+`HealthApi` is on the listener for HTTP of every node: `/livez`, `/readyz`, `/metrics`. `AdminApi`
+is on the controllers' listener beside `/rpc`. It is read-only and answers from what its node knows
+now: the core's status, the newest committed image, the state hashes. `ControllerMetrics` has what
+an image says of the cluster.
 `PartitionCounts` keeps the counts of partitions up to date from deltas, so a request never
 walks over all partitions.
 
@@ -10,13 +12,15 @@ or block the event loop: long answers are made in slices.
 
 Invariants:
 
-- Ready means: a leader is known and the loader has caught up.
+- A controller is ready when it knows a leader and the loader has caught up; a broker when clients
+  find it in the image, not fenced.
 - Passwords never leave: SCRAM records are served without salt and keys.
 - `PROVENANCE_HEADER` names offset, epoch and timestamp of the image that an answer shows.
 """
 
 from raftctl.admin._admin_api import METADATA_PATH, PROVENANCE_HEADER, AdminApi
 from raftctl.admin._controller_metrics import ControllerMetrics
+from raftctl.admin._health_api import HealthApi
 from raftctl.admin._partition_counts import PartitionCounts
 
 __all__ = [
@@ -24,5 +28,6 @@ __all__ = [
     "PROVENANCE_HEADER",
     "AdminApi",
     "ControllerMetrics",
+    "HealthApi",
     "PartitionCounts",
 ]

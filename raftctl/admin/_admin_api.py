@@ -1,7 +1,4 @@
-"""The HTTP API of a controller: signs of life, metrics, and the cluster's status as JSON.
-
-Served on the controller listener beside `/rpc`. Read-only.
-"""
+"""The cluster's status as JSON over HTTP, on the controllers' listener. Read-only."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from raftctl.loader import MetadataLoader, StateHashes
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metrics import Metrics
     from raftctl.quorum import RaftDriver
     from raftctl.raft import QuorumStatus, ReplicaStatus
     from raftctl.raft.messages import Voter
@@ -47,7 +43,6 @@ class AdminApi:
         loader: MetadataLoader,
         hashes: StateHashes,
         counts: PartitionCounts,
-        metrics: Metrics,
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
@@ -55,35 +50,13 @@ class AdminApi:
         self._loader = loader
         self._hashes = hashes
         self._counts = counts
-        self._metrics = metrics
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes for the node's application."""
         return [
-            web.get("/healthz", self._livez),
-            web.get("/livez", self._livez),
-            web.get("/readyz", self._readyz),
-            web.get("/metrics", self._scrape),
             web.get("/api/v1/status", self._status),
             web.get(METADATA_PATH, self._metadata),
         ]
-
-    async def _livez(self, request: web.Request) -> web.Response:
-        """The event loop turns, or nobody would answer."""
-        return web.json_response({"alive": True})
-
-    async def _readyz(self, request: web.Request) -> web.Response:
-        ready = self._driver.leader_id >= 0 and self._loader.caught_up
-        return web.json_response({"ready": ready}, status=200 if ready else 503)
-
-    async def _scrape(self, request: web.Request) -> web.StreamResponse:
-        """The metrics in Prometheus' text format, a family at a time."""
-        response = web.StreamResponse(headers={"Content-Type": self._metrics.content_type})
-        await response.prepare(request)
-        async for piece in self._metrics.text():
-            await response.write(piece)
-        await response.write_eof()
-        return response
 
     async def _status(self, request: web.Request) -> web.Response:
         quorum = quorum_json(self._driver.status())

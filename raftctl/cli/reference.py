@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from raftctl.cli._kafka_tools import REFUSED, TOOLS
 from raftctl.cli.app import make_app
 from raftctl.config import SECTIONS, explained_keys, key_of, refused_keys
+from raftctl.config.addresses import Listener
 from raftctl.integers import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _TYPES = {
     float: "number",
     str: "text",
     SecretStr: "secret",
+    Listener: "text",
     tuple: "list",
     dict: "list",
 }

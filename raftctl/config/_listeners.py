@@ -108,7 +108,8 @@ class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, TokenKeys, Acce
     @property
     def used_listeners(self) -> tuple[str, ...]:
         """The listeners that the node binds or speaks to, none twice."""
-        bound = (listener.name for listener in self.listeners)
+        http = () if self.http_listener is None else (self.http_listener,)
+        bound = (listener.name for listener in (*self.listeners, *http))
         return tuple(dict.fromkeys((*bound, *self.controller_listener_names)))
 
     @property

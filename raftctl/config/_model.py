@@ -179,6 +179,11 @@ class NodeConfig(
                 f"listeners has {self.controller_listeners[0].name}, which controller.listener."
                 "names claims, but this node is only a broker: take it out of listeners"
             )
+        http = self.http_listener
+        if http is not None and self.is_controller:
+            yield f"http.listener={http}: a controller has HTTP on its own listener: remove the key"
+        if http is not None and http.name in [listener.name for listener in self.listeners]:
+            yield f"http.listener={http}: {http.name} is one of listeners: give it another name"
         if self.is_broker and not self.broker_listeners:
             yield "listeners has none for this broker: add PLAINTEXT://host:port"
         if not self.is_broker and self.broker_listeners:

@@ -70,9 +70,10 @@ def security_problems(node: NodeListeners) -> Iterator[str]:
 def _protocol_problems(node: NodeListeners) -> Iterator[str]:
     protocols = {name: node.security_protocol(name) for name in node.used_listeners}
     mapped = node.listener_security_protocol_map
+    http = node.http_listener
+    serve_http = {*node.controller_listener_names, *(() if http is None else (http.name,))}
     for name in protocols:
-        is_controllers = name in node.controller_listener_names
-        if name not in mapped and not is_controllers:
+        if name not in mapped and name not in serve_http:
             yield (
                 f"listener.security.protocol.map has no protocol for {name}: add {name}:PLAINTEXT"
             )

@@ -74,6 +74,11 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
     return listeners
 
 
+def parse_listener(text: str) -> Listener | None:
+    """Parse `NAME://host:port`, or nothing; ValueError if malformed."""
+    return _parse_listener(text.strip()) if text.strip() else None
+
+
 def parse_protocols(text: str) -> dict[str, str]:
     """Parse `LISTENER:PROTOCOL,...`; ValueError if malformed."""
     pairs = [item.split(":") for item in split_list(text)]

@@ -18,6 +18,7 @@ from raftctl.config.addresses import (
     Listener,
     Server,
     Voter,
+    parse_listener,
     parse_listeners,
     parse_protocols,
     parse_servers,
@@ -62,6 +63,7 @@ Voters = Annotated[tuple[Voter, ...], _parsed_by(parse_voters)]
 Servers = Annotated[tuple[Server, ...], _parsed_by(parse_servers)]
 Listeners = Annotated[tuple[Listener, ...], _parsed_by(parse_listeners)]
 Protocols = Annotated[dict[str, SecurityProtocol], _parsed_by(parse_protocols)]
+OneListener = Annotated[Listener | None, _parsed_by(parse_listener)]
 ListenerName = Annotated[str | None, _parsed_by(_parse_name)]
 InterBrokerProtocol = Annotated[SecurityProtocol | None, _parsed_by(_parse_name)]
 
@@ -109,13 +111,19 @@ class ListenerKeys(Section):
         "Where the node listens, `NAME://host:port,...`. Without a host it is 127.0.0.1 (Apache "
         "Kafka: every interface).",
     )
+    http_listener: OneListener = _key(
+        None,
+        "Where a node that is only a broker serves HTTP, `NAME://host:port`: signs of life and "
+        "metrics. Controllers serve it on their own listener. Default: nowhere.",
+        example="HTTP://127.0.0.1:9095",
+    )
     advertised_listeners: Listeners = _key(
         (), "The addresses that clients and brokers get. Default: the broker's `listeners`."
     )
     listener_security_protocol_map: Protocols = _key(
         {protocol: protocol for protocol in SECURITY_PROTOCOLS},
-        "The protocol of each listener, `NAME:PROTOCOL,...`. Controller listeners need no entry "
-        "while all listeners are PLAINTEXT.",
+        "The protocol of each listener, `NAME:PROTOCOL,...`. Listeners of controllers and of HTTP "
+        "need no entry while all listeners are PLAINTEXT.",
     )
     inter_broker_listener_name: ListenerName = _key(
         None,
@@ -139,6 +147,12 @@ class ListenerKeys(Section):
     )
     connections_max_idle_ms: int = _key(
         600_000, "An idle connection is closed after this long.", at_least=1, at_most=LONG_MAX
+    )
+    slow_request_ms: int = _key(
+        1_000,
+        "A request that took longer has a line in the log, with the time of each of its stages. "
+        "What Fetch and JoinGroup wait for does not count: they are meant to wait.",
+        at_least=0,
     )
     socket_request_max_bytes: int = _key(
         104_857_600, "The largest request; a larger one closes its connection.", at_least=1

@@ -29,6 +29,7 @@ class _One(Collector):
         self._family = family
 
     def collect(self) -> Iterable[ExposedFamily]:
+        """Return the one family."""
         return (self._family,)
 
 

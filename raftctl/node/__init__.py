@@ -3,7 +3,7 @@
     Node, run_node       the parts of a running node and their order
     ControllerService    the active controller's shell: appends what it decides, answers on commit
     screen               what a client may have done of a request that a broker forwards
-    _controller_listener what stands before a controller's handlers: TLS, logins, rules
+    _http_listener       what stands before handlers of HTTP: TLS, logins, rules
     _http_access         who may ask what of a controller over HTTP
     _logins              logins of nodes and clients at a controller by SASL
     _registrations       registers a broker or controller, sends heartbeats, runs the plug-in

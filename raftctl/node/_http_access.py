@@ -1,4 +1,4 @@
-"""Who may use a controller's listener: rules on the cluster, for RPC and HTTP alike (row S6).
+"""Who may use a node's listener for HTTP: rules on the cluster, for RPC and HTTP alike (row S6).
 
 A peer's RPC may change the quorum and claim any node id, so it needs CLUSTER_ACTION, as with Apache
 Kafka's controllers. What is read over HTTP needs DESCRIBE, and all else ALTER. Keys and values have
@@ -60,12 +60,18 @@ def identified(tls: TlsListener, inner: asyncio.BaseProtocol) -> asyncio.BasePro
 
 
 def own_hosts(config: NodeConfig) -> frozenset[str]:
-    """Return the names by which clients reach this controller, in lower case."""
+    """Return the names by which clients reach this node, in lower case."""
     endpoint = config.controller_endpoint
-    listeners = (*config.controller_listeners, *(() if endpoint is None else (endpoint,)))
-    quorum = (*config.controller_quorum_voters, *config.controller_quorum_bootstrap_servers)
-    named = (one.host for one in (*listeners, *quorum))
-    return frozenset(map(_normal, ("localhost", *named, *config.http_allowed_hosts)))
+    own = [one for one in (endpoint, config.http_listener) if one is not None]
+    listeners = (*config.controller_listeners, *config.advertised, *own)
+    names = {
+        "localhost",
+        *(one.host for one in listeners),
+        *(one.host for one in config.controller_quorum_voters),
+        *(one.host for one in config.controller_quorum_bootstrap_servers),
+        *config.http_allowed_hosts,
+    }
+    return frozenset(map(_normal, names))
 
 
 def no_foreign_pages(hosts: Collection[str]) -> Middleware:
@@ -137,7 +143,7 @@ def requester_of(request: web.Request) -> Requester:
 async def no_logins(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse credentials where nobody logs in: the client counts on what they promise."""
     if "Authorization" in request.headers:
-        why = "Authorization: nobody logs in here: the controllers' listener speaks no SASL"
+        why = "Authorization: nobody logs in here: this listener speaks no SASL"
         return _refusal(400, "INVALID_REQUEST", why, "Authorization")
     return await handler(request)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from aiohttp import web
 
-from raftctl.admin import AdminApi, ControllerMetrics, PartitionCounts
+from raftctl.admin import AdminApi, ControllerMetrics, HealthApi, PartitionCounts
 from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
@@ -25,9 +25,9 @@ from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.metrics import Metrics
-from raftctl.node._controller_listener import ControllerListener, scram_credentials
 from raftctl.node._controller_service import ControllerService
 from raftctl.node._http_access import requester_of
+from raftctl.node._http_listener import HttpListener, scram_credentials
 from raftctl.node._registrations import (
     BrokerLifecycle,
     BrokerRunner,
@@ -156,6 +156,7 @@ class Node:
         if plugin is not None:
             controller = self._controller_client(driver, peers)
             self._start_broker(plugin, replica, driver, loader, controller)
+            await self._serve_health(replica, loader)
         self.metrics.start()
         self._cleanup.callback(self.metrics.stop)
         self._log.info("node_started", roles=",".join(config.process_roles))
@@ -291,7 +292,8 @@ class Node:
     ) -> None:
         config = self.config
         first = load_first_records(self._runtime.files, config.metadata_directory)
-        listener = ControllerListener(
+        listener = HttpListener(
+            config.controller_listeners[0],
             config,
             self._runtime,
             self._tls,
@@ -344,11 +346,11 @@ class Node:
             loader=loader,
             hashes=self.hashes,
             counts=counts,
-            metrics=self.metrics,
         )
+        health = HealthApi(self.metrics, lambda: driver.leader_id >= 0 and loader.caught_up)
         ControllerMetrics(driver, loader, counts, self.metrics)
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
-        app.add_routes(api.routes())
+        app.add_routes((*health.routes(), *api.routes()))
         self._mount_kv(app, service, driver, loader, peers)
         rpc.mount(app)
         address = listener.address
@@ -457,11 +459,41 @@ class Node:
                 stopped_cleanly=lifecycle.stopped_cleanly,
                 has_session=lifecycle.has_session,
                 authorizer=self.authorizer,
+                metrics=self.metrics,
             )
         )
         self._runner = runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)
         self._cleanup.push_async_callback(self._stop_broker, runner)
         runner.start()
+
+    async def _serve_health(self, replica: Replica, loader: MetadataLoader) -> None:
+        """Serve signs of life and metrics where a broker has a listener for them."""
+        address, node_id = self.config.http_listener, self.config.node_id
+        if address is None:
+            return
+
+        def is_ready() -> bool:
+            broker = loader.image.brokers.get(node_id)
+            return loader.caught_up and broker is not None and not broker.fenced
+
+        listener = HttpListener(
+            address,
+            self.config,
+            self._runtime,
+            self._tls,
+            self.authorizer,
+            replica.cluster_id,
+            scram_credentials(lambda: loader.image, (b"", 0)),
+        )
+        await listener.start()
+        self._cleanup.callback(listener.close)
+        app = web.Application(middlewares=listener.middlewares)
+        app.add_routes(HealthApi(self.metrics, is_ready).routes())
+        runner, port = await start_http(
+            app, address.host, address.port, key="http.listener", wrap=listener.wrap
+        )
+        self._cleanup.push_async_callback(runner.cleanup)
+        self._log.info("http_listening", address=f"{address.host}:{port}")
 
     async def _stop_broker(self, runner: BrokerRunner) -> None:
         failed = self.ended.done() and not self.ended.cancelled()

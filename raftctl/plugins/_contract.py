@@ -15,6 +15,7 @@ from uuid import UUID
 
 from raftctl.config import NodeConfig
 from raftctl.errors import ConfigError
+from raftctl.metrics import Metrics
 from raftctl.runtime.api import Runtime
 from raftctl.security import Authorizer
 
@@ -64,6 +65,8 @@ class BrokerContext:
     authorizer: Authorizer | None = None
     """Who decides what clients may do; it has each image before the broker has. Without one
     everybody may do everything."""
+    metrics: Metrics = field(default_factory=Metrics)
+    """Where the plug-in registers what it measures; the node serves it as `/metrics`."""
     has_session: Callable[[], bool] = lambda: True
     """True if the controller cannot have fenced this broker, as far as it heard. Else others may
     lead by now what it led, and it must not tell clients what only a leader knows."""

@@ -46,6 +46,7 @@ LAG = gauge(
     "Records that a replica lacks of the leader's log; known by the leader alone.",
     "replica",
 )
+_OBSERVER = "observer"
 _US = 1_000_000
 _MS_OF_US = 0.001
 _RECENT_TICKS = 6
@@ -98,7 +99,8 @@ class RaftMetrics:
 
     def _collect(self) -> Iterator[Family]:
         status = self._driver.status()
-        yield Family(STATE, [Sample((status.role,), 1)])
+        role = status.role if self._driver.core.is_voter else _OBSERVER
+        yield Family(STATE, [Sample((role,), 1)])
         yield single(LEADER, status.leader_id)
         yield single(VOTE, self._driver.core.voted_id)
         yield single(EPOCH, status.epoch)

@@ -164,6 +164,11 @@ class RaftCore:
         return self._replica.epoch
 
     @property
+    def is_voter(self) -> bool:
+        """Whether this replica votes, by the voters in effect."""
+        return self._replica.is_voter
+
+    @property
     def voted_id(self) -> NodeId:
         """Who got the vote of this replica in this epoch; NO_NODE for none."""
         voted = self._replica.state.voted

@@ -63,7 +63,7 @@ EDITS = (
     ),
     Edit(
         "credentials_of_the_format_count_for_ever",
-        "node._controller_listener:scram_credentials",
+        "node._http_listener:scram_credentials",
         "formatted if known.offset < 0 else known.scram",
         "{**known.scram, **formatted}",
         f"{_LOGINS}::test_a_node_logs_in_by_scram_before_there_is_metadata",

@@ -45,7 +45,7 @@ def values(metrics: Metrics) -> dict[tuple[str, ...], Any]:
 @pytest.mark.req("N4")
 def test_each_stage_of_a_request_has_its_time() -> None:
     metrics = Metrics()
-    times = RequestTimes(metrics, structlog.get_logger(), lambda: None)
+    times = RequestTimes(metrics, structlog.get_logger(), 1_000)
     times.sent(produce())
     found = values(metrics)
     expected = {
@@ -66,7 +66,7 @@ def test_each_stage_of_a_request_has_its_time() -> None:
 @pytest.mark.req("N4")
 def test_requests_are_counted_by_api_version_and_error() -> None:
     metrics = Metrics()
-    times = RequestTimes(metrics, structlog.get_logger(), lambda: None)
+    times = RequestTimes(metrics, structlog.get_logger(), 1_000)
     for version in (9, 9, 11):
         context = produce()
         context.api_version = version
@@ -84,15 +84,28 @@ def test_requests_are_counted_by_api_version_and_error() -> None:
 
 @pytest.mark.req("O2")
 def test_a_slow_request_has_a_line_with_all_its_stages_and_a_quick_one_has_none() -> None:
-    limit = 0.040
     with capture_logs() as lines:
-        times = RequestTimes(Metrics(), structlog.get_logger(), lambda: limit)
-        times.sent(produce())
+        RequestTimes(Metrics(), structlog.get_logger(), 40).sent(produce())
         assert lines == []
-        limit = 0.031
-        times.sent(produce())
+        RequestTimes(Metrics(), structlog.get_logger(), 30).sent(produce())
     (line,) = lines
     assert line["event"] == "slow_request"
     assert (line["api"], line["correlation_id"], line["client_id"]) == ("PRODUCE", 7, "orders")
     assert line["RemoteTime_ms"] == pytest.approx(4)
     assert line["TotalTime_ms"] == pytest.approx(31)
+
+
+@pytest.mark.req("O2")
+@pytest.mark.parametrize(("api", "slow"), [(ApiKey.FETCH, False), (ApiKey.METADATA, True)])
+def test_what_waits_on_purpose_is_not_slow(api: ApiKey, *, slow: bool) -> None:
+    context = produce()
+    context.api_key = api
+    with capture_logs() as lines:
+        RequestTimes(Metrics(), structlog.get_logger(), 28).sent(context)
+    assert bool(lines) == slow
+
+
+def test_what_has_no_header_is_not_counted() -> None:
+    metrics = Metrics()
+    RequestTimes(metrics, structlog.get_logger(), 0).sent(RequestContext())
+    assert not [labels for name, *labels in values(metrics) if "requestmetrics" in name]

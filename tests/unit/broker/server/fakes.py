@@ -336,9 +336,7 @@ class FakeBroker:
         """Keys of the configuration; one without a dot has underscores in their place."""
         self.config = make_config({**KEYS, **{_dotted(key): keys[key] for key in keys}})
         self.contexts: list[RequestContext] = []
-        """Of the requests so far, in their order."""
-        self.sent: list[RequestContext] = []
-        """Of those whose answers have left."""
+        self.sent: list[RequestContext] = []  # Of `contexts`, those whose answers have left.
         self.logged = LogCapture()
         self.log: Any = structlog.wrap_logger(
             None,

@@ -148,6 +148,11 @@ def test_retention_takes_the_finest_unit() -> None:
         ({"broker.session.timeout.ms": "2000"}, r"broker\.heartbeat\.interval\.ms=2000 must be"),
         ({"replica.lag.time.max.ms": "400"}, r"replica\.fetch\.wait\.max\.ms=500 must be at most"),
         ({"replica.socket.timeout.ms": "1"}, r"replica\.fetch\.wait\.max\.ms=500 must be at most"),
+        (
+            {"http.listener": "HTTP://:9095"},
+            r"http\.listener=HTTP://.*: a controller has HTTP",
+        ),
+        ({"http.listener": "127.0.0.1:9095"}, r"http\.listener.*malformed"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_key(changes: dict[str, str], complaint: str) -> None:
@@ -159,6 +164,18 @@ def test_bad_input_is_one_line_that_names_the_key(changes: dict[str, str], compl
 def test_broker_must_not_listen_as_a_controller() -> None:
     with pytest.raises(ConfigError, match="listeners has CONTROLLER"):
         make_config({**BROKER, "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"})
+
+
+def test_a_brokers_listener_for_http_has_a_name_of_its_own() -> None:
+    with pytest.raises(ConfigError, match=r"http\.listener=.*PLAINTEXT is one of listeners"):
+        make_config({**BROKER, "http.listener": "PLAINTEXT://:9095"})
+    config = make_config({**BROKER, "http.listener": "HTTP://:9095"})
+    assert str(config.http_listener) == "HTTP://127.0.0.1:9095"
+    assert config.security_protocol("HTTP") == "PLAINTEXT"
+    assert make_config({**BROKER, "http.listener": ""}).http_listener is None
+    secured = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"}
+    with pytest.raises(ConfigError, match="no protocol for HTTP, while other listeners"):
+        make_config({**BROKER, **secured, "http.listener": "HTTP://:9095"})
 
 
 def test_missing_key() -> None:

@@ -17,8 +17,8 @@ from raftctl.metadata.codec import pack_payload
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import UserScramCredentialRecord
 from raftctl.node import _logins
-from raftctl.node._controller_listener import ControllerListener, scram_credentials
 from raftctl.node._http_access import requester_of
+from raftctl.node._http_listener import HttpListener, scram_credentials
 from raftctl.raft.messages import NodeId, TransferLeadershipRequest
 from raftctl.rpc import RpcClient, RpcError, RpcRefused, RpcServer, start_http
 from raftctl.rpc.codec import PATH
@@ -93,8 +93,10 @@ class Controller:
         self.port = 0
         self.senders: list[int] = []
         first = [credential("scram-node", "of-scram")]
-        self.listener = ControllerListener(
-            load_config(config_text()),
+        config = load_config(config_text())
+        self.listener = HttpListener(
+            config.controller_listeners[0],
+            config,
             self.runtime,
             NodeTls(self.runtime, self.runtime.log),
             Rules(),

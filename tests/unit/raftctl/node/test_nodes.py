@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
 from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, SimCluster
 from jepsen.simulator.world import World
 from raftctl.admin import METADATA_PATH
 from raftctl.cli.quorum import replication_rows
@@ -363,6 +364,37 @@ def test_a_sum_over_controllers_counts_the_cluster_once(world: World) -> None:
         assert total["kafka_server_raftmetrics_number_of_voters"] == 9
         assert total["kafka_server_raftmetrics_append_records_rate"] > 0
         assert total["kafka_server_raftmetrics_fetch_records_rate"] > 0
+
+    tell(world, cluster, story)
+
+
+@pytest.mark.req("N4", "O3")
+def test_a_broker_is_ready_once_it_is_not_fenced_and_serves_its_metrics(world: World) -> None:
+    overrides = {"http.listener": f"HTTP://broker-1:{CONTROLLER_PORT}"}
+    cluster = SimCluster(world, controllers=1, brokers=1, broker_overrides=overrides)
+    cluster.start("broker-1")
+
+    async def story(operator: Operator) -> None:
+        await asyncio.sleep(5)
+        assert await operator.get("broker-1", "/livez") == (200, {"alive": True})
+        assert await operator.get("broker-1", "/readyz") == (503, {"ready": False})
+        cluster.start("controller-101")
+        await asyncio.sleep(15)
+        assert await operator.get("broker-1", "/readyz") == (200, {"ready": True})
+        reader, writer = await asyncio.open_connection("broker-1", BROKER_PORT)
+        writer.write(struct.pack(">ihhih", 10, 18, 0, 1, -1))  # ApiVersions
+        size, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
+        assert correlation_id == 1
+        await reader.readexactly(size - 4)
+        writer.close()
+        text = (await operator.read("broker-1", "/metrics")).decode()
+        series = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        assert series["kafka_server_raftmetrics_current_state", "observer"] == 1
+        assert series["kafka_network_requestmetrics_totaltimems_count", "API_VERSIONS"] == 1
 
     tell(world, cluster, story)
 

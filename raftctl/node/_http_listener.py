@@ -1,4 +1,6 @@
-"""The controllers' listener of one node: what its security protocol and the rules make of it.
+"""The listener of one node for HTTP: what its security protocol and the rules make of it.
+
+Controllers have RPC on it as well. A node that is only a broker has one by `http.listener`.
 
 PLAINTEXT              everybody is ANONYMOUS; only keys have rules
 SSL                    connections are of their certificate
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
 
     from raftctl.config import NodeConfig
+    from raftctl.config.addresses import Listener
     from raftctl.metadata.image import MetadataImage
     from raftctl.node._logins import FindScram
     from raftctl.runtime.api import Runtime
@@ -41,11 +44,12 @@ if TYPE_CHECKING:
     from raftctl.security.tls import NodeTls
 
 
-class ControllerListener:
-    """What stands before the handlers of a controllers' listener."""
+class HttpListener:
+    """What stands before the handlers of a listener."""
 
     def __init__(
         self,
+        address: Listener,
         config: NodeConfig,
         runtime: Runtime,
         tls: NodeTls,
@@ -54,7 +58,7 @@ class ControllerListener:
         find_scram: FindScram,
     ) -> None:
         """ConfigError if what the configuration names cannot be used."""
-        self.address = config.controller_listeners[0]
+        self.address = address
         security = config.listener_security(self.address.name)
         log = runtime.log.bind(node_id=config.node_id, listener=self.address.name)
         self._authorizer = authorizer
