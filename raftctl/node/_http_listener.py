@@ -2,7 +2,7 @@
 
 Controllers have RPC on it as well. A node that is only a broker has one by `http.listener`.
 
-PLAINTEXT              everybody is ANONYMOUS; only keys have rules
+PLAINTEXT              everybody is ANONYMOUS; for controllers only keys have rules
 SSL                    connections are of their certificate
 SASL_PLAINTEXT, _SSL   nodes log in over RPC, clients with each request
 """
@@ -76,9 +76,11 @@ class HttpListener:
             logins = ControllerLogins(security.sasl, find_scram, runtime, cluster_id)
             self._logins, is_tls = logins, security.tls is not None
             self.middlewares.append(http_logins(logins, log, is_tls=is_tls, delay_s=self._delay_s))
-        if authorizer is not None and self.wrap is None and self._logins is None:
-            return  # ANONYMOUS is everybody, nodes too: to deny it would stop the cluster
-        if authorizer is not None:
+        # On a controllers' listener ANONYMOUS may be a node: to deny it would stop the cluster.
+        nodes_are_anonymous = (
+            address in config.controller_listeners and self.wrap is None and self._logins is None
+        )
+        if authorizer is not None and not nodes_are_anonymous:
             self.middlewares.append(http_access(authorizer, nodes_log_in=self._logins is not None))
 
     async def start(self) -> None:

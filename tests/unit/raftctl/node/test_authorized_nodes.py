@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.cluster import CONTROLLER_PORT, SimCluster
 from jepsen.simulator.world import World
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
@@ -76,5 +77,32 @@ def test_a_controller_decides_by_the_rules_that_are_committed(
         assert isinstance(response, AdminResponse)
         assert [one.error for one in response.outcomes] == [ErrorCode.NONE]
         assert await outcome(operator, by_bob) == ErrorCode.NONE
+
+    tell(world, cluster, story)
+
+
+@pytest.mark.req("S6", "O1")
+def test_rules_hold_for_the_metrics_of_a_broker(world: World) -> None:
+    """Nobody is a node there, so nothing is a reason to let everybody in, as at a controller."""
+    cluster = SimCluster(
+        world,
+        controllers=1,
+        brokers=1,
+        overrides={"authorizer.class.name": "standard", "super.users": ALICE[0]},
+        broker_overrides={"http.listener": f"HTTP://broker-1:{CONTROLLER_PORT}"},
+    )
+    cluster.start_all()
+    anonymous = AclBinding(4, CLUSTER_NAME, 3, "User:ANONYMOUS", "*", Operation.DESCRIBE, 3)
+
+    async def story(operator: Operator) -> None:
+        await operator.leader()
+        await asyncio.sleep(15)
+        assert await operator.get("broker-1", "/readyz") == (200, {"ready": True})
+        status, document = await operator.get("broker-1", "/metrics")
+        assert (status, document["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+        response = await operator.ask(CreateAclsRequest((anonymous,), ALICE))
+        assert isinstance(response, AdminResponse)
+        await asyncio.sleep(1)
+        assert b"raftmetrics" in await operator.read("broker-1", "/metrics")
 
     tell(world, cluster, story)
