@@ -41,7 +41,6 @@ RATES = gauge(
     "request",
     "minutes",
 )
-ERRORS = counter(f"{_PREFIX}_errors_total", "Answers by error code.", "request", "error")
 BYTES = summary(f"{_PREFIX}_requestbytes", "Bytes of a request.", "request")
 TIMES = {
     stage: summary(f"{_PREFIX}_{stage.lower()}ms", f"Milliseconds a request {what}.", "request")
@@ -65,12 +64,11 @@ _MS_OF_US = 0.001
 class _Api:
     """What is counted for one API."""
 
-    __slots__ = ("bytes", "errors", "requests", "times", "versions")
+    __slots__ = ("bytes", "requests", "times", "versions")
 
     def __init__(self) -> None:
         self.requests = Meter()
         self.versions: dict[int, int] = {}
-        self.errors: dict[str, int] = {}
         self.bytes = Distribution()
         self.times = {stage: Distribution() for stage in TIMES}
 
@@ -94,9 +92,10 @@ class RequestTimes:
     def sent(self, context: RequestContext) -> None:
         """Count a request whose answer has been handed to the connection.
 
-        What has no header, such as a token of SASL, is not counted.
+        What has no header, such as a token of SASL, is not counted, nor is what the broker does not
+        serve: a client may name any version.
         """
-        if context.api_key not in SERVED:
+        if context.api_version not in SERVED.get(context.api_key, ()):
             return
         api = self._apis.get(context.api_key) or self._new_api(context.api_key)
         api.requests.count += 1
@@ -108,11 +107,6 @@ class RequestTimes:
         waited = context.answered_at - context.returned_at if context.api_key in _WAITING else 0.0
         if total - waited > self._slow_s:
             self._log_slow(context, total)
-
-    def failed(self, api_key: int, error: str) -> None:
-        """Count an answer with an error code; an answer may have several."""
-        api = self._apis.get(api_key) or self._new_api(api_key)
-        api.errors[error] = api.errors.get(error, 0) + 1
 
     def _new_api(self, api_key: int) -> _Api:
         api = self._apis[api_key] = _Api()
@@ -150,14 +144,6 @@ class RequestTimes:
                 Sample((name, str(minutes)), rate)
                 for name, api in named
                 for minutes, rate in api.requests.rates.items()
-            ],
-        )
-        yield Family(
-            ERRORS,
-            [
-                Sample((name, error), count)
-                for name, api in named
-                for error, count in sorted(api.errors.items())
             ],
         )
         yield Family(BYTES, [Sample((name,), api.bytes.summary()) for name, api in named])

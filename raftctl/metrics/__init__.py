@@ -3,7 +3,6 @@
     Metric, counter, gauge, summary   a definition: name, kind, help, labels
     Family, Sample, single            a metric with its series at one moment
     Meter, Distribution               a count with rates; values with quantiles
-    Bounded                           counts by a label that clients choose
     Metrics                           the collectors of one node
 
 A component counts in plain integers where requests pass, and has a collector that yields families
@@ -13,9 +12,9 @@ Strimzi's rules make of its MBeans. What is of this project alone begins with `r
 Decides: what a definition must be, how rates and quantiles are kept, how a scrape is written. Must
 not know: what is measured, and HTTP.
 
-Invariants: a name has one collector. A total never falls. The number of series does not depend on
-what clients name: labels from outside are `Bounded`. A scrape gives the event loop its turn between
-two families.
+Invariants: a name has one collector, and no series comes twice. A total never falls. The number of
+series does not depend on what clients name. A scrape gives the event loop its turn between two
+families.
 
 Source: Prometheus' text format 0.0.4; rules and dashboards of Strimzi 0.4x; KIP-188 for the
 stages of a request.
@@ -30,12 +29,10 @@ from raftctl.metrics._definition import (
     single,
     summary,
 )
-from raftctl.metrics._labels import Bounded
 from raftctl.metrics._meter import Distribution, Meter
 from raftctl.metrics._registry import Metrics
 
 __all__ = [
-    "Bounded",
     "Distribution",
     "Family",
     "Meter",

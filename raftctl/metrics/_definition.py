@@ -1,8 +1,7 @@
 """What a metric is: its name as it is scraped, its kind, its labels and what it says.
 
 The names are those that the rules of Strimzi's JMX exporter make of Apache Kafka's MBeans, since
-dashboards and alerts are written for them. Each definition stands once, beside what measures it;
-the reference page and the checks of dashboards are made from the same objects.
+dashboards and alerts are written for them. Each definition stands once, beside what measures it.
 """
 
 from __future__ import annotations

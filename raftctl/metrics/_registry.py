@@ -17,7 +17,7 @@ from raftctl.metrics._meter import TICK_SECONDS
 from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Collection, Iterator
 
     from raftctl.metrics._definition import Sample
 
@@ -58,11 +58,6 @@ class Metrics:
         """Tick meters and distributions every `TICK_SECONDS` from now on."""
         self._ticking.extend(measured)
 
-    def forget(self, *measured: Ticking) -> None:
-        """End that, for what is measured no more, such as a topic that was deleted."""
-        gone = set(map(id, measured))
-        self._ticking = [one for one in self._ticking if id(one) not in gone]
-
     def start(self) -> None:
         """Tick from now on, on the event loop that runs."""
         loop = asyncio.get_running_loop()
@@ -84,11 +79,11 @@ class Metrics:
             one.tick()
 
     def families(self) -> Iterator[Family]:
-        """Every family as it is now. Each name comes once."""
+        """Every family as it is now. Each name comes once, with each of its series."""
         seen: set[str] = set()
         for collect in self._collectors:
             for family in collect():
-                invariant(family.metric.name not in seen, f"{family.metric.name} has one collector")
+                _check(family, seen)
                 seen.add(family.metric.name)
                 yield family
         yield single(_SERIES, self._series)
@@ -107,6 +102,17 @@ class Metrics:
             await slices.rest()
         self._series = series
         self._scrapes += 1
+
+
+def _check(family: Family, seen: Collection[str]) -> None:
+    """Check a family against those before it. Prometheus drops a scrape that has a series twice."""
+    metric, labels = family.metric, [sample.labels for sample in family.samples]
+    invariant(metric.name not in seen, f"{metric.name} has one collector")
+    invariant(len(set(labels)) == len(labels), f"{metric.name}: a series comes once")
+    invariant(
+        all(len(one) == len(metric.labels) for one in labels),
+        f"{metric.name}: a sample has a value for each label",
+    )
 
 
 def _width(sample: Sample) -> int:

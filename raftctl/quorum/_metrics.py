@@ -26,7 +26,7 @@ LEADER = gauge(f"{_PREFIX}_current_leader", "Node id of the leader; -1 while non
 VOTE = gauge(f"{_PREFIX}_current_vote", "Node id that got the vote in this epoch; -1 for none.")
 EPOCH = gauge(f"{_PREFIX}_current_epoch", "Epoch of the quorum.")
 END = gauge(f"{_PREFIX}_log_end_offset", "End of the metadata log on this node.")
-HIGH_WATERMARK = gauge(f"{_PREFIX}_high_watermark", "Below it the log is committed; -1 if unknown.")
+HIGH_WATERMARK = gauge(f"{_PREFIX}_high_watermark", "Below it the log is known to be committed.")
 VOTERS = gauge(f"{_PREFIX}_number_of_voters", "Voters that are in effect here.")
 APPENDED = gauge(
     f"{_PREFIX}_append_records_rate", "Records a second that the leader appends, over a minute."
@@ -112,12 +112,13 @@ class RaftMetrics:
         yield single(LATENCY_AVERAGE, self._mean_latency_ms())
         yield Family(LATENCY, [Sample((), self._latency.summary(_MS_OF_US))])
         yield single(FSYNCS, self._driver.log.fsyncs)
-        replicas = (*status.voters, *status.observers)
+        # A node with a new directory may be there twice: as the voter that it was, and as it is.
+        ends = {one.node_id: one.log_end_offset for one in (*status.voters, *status.observers)}
         yield Family(
             LAG,
             [
-                Sample((str(one.node_id),), max(0, status.log_end_offset - one.log_end_offset))
-                for one in replicas
+                Sample((str(node_id),), max(0, status.log_end_offset - end))
+                for node_id, end in ends.items()
             ],
         )
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from raftctl.errors import InvariantViolation
 from raftctl.metrics import (
-    Bounded,
     Distribution,
     Family,
     Meter,
@@ -22,7 +19,6 @@ from raftctl.metrics import (
     single,
     summary,
 )
-from raftctl.metrics._labels import LABEL_CHARACTERS_MAX, OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,34 +100,26 @@ async def test_a_value_of_another_kind_is_a_bug(family: Family) -> None:
 
 def test_only_what_is_kept_is_ticked() -> None:
     metrics = Metrics()
-    kept, forgotten = Meter(), Meter()
-    metrics.keep(kept, forgotten)
-    metrics.forget(forgotten)
-    kept.count = forgotten.count = 5
+    kept, other = Meter(), Meter()
+    metrics.keep(kept)
+    kept.count = other.count = 5
     metrics.tick()
     assert kept.rates[1] == 1
-    assert forgotten.rates[1] == 0
+    assert other.rates[1] == 0
 
 
 @pytest.mark.req("O1")
-@given(st.lists(st.text(max_size=400)), st.integers(0, 4))
-def test_labels_from_outside_are_bounded_and_nothing_is_lost(names: list[str], limit: int) -> None:
-    counts = Bounded(limit, Meter)
-    for name in names:
-        counts[name].count += 1
-    found = list(counts.items())
-    assert len(found) <= limit + 1
-    assert sum(meter.count for _, meter in found) == len(names)
-    assert all(len(label) <= LABEL_CHARACTERS_MAX for label, _ in found)
-    assert (OTHER in dict(found)) == (len(set(names)) > limit)
-
-
-def test_a_label_that_is_gone_leaves_its_place_to_another() -> None:
-    counts = Bounded(1, Meter)
-    counts["a"].count = 1
-    assert counts.discard("b") is None
-    gone = counts.discard("a")
-    assert gone is not None
-    assert gone.count == 1
-    counts["c"].count = 2
-    assert [(label, meter.count) for label, meter in counts.items()] == [("c", 2)]
+@pytest.mark.parametrize(
+    ("samples", "complaint"),
+    [
+        ([Sample(("a",), 1), Sample(("b",), 2), Sample(("a",), 3)], "a series comes once"),
+        ([Sample(("a", "b"), 1)], "a value for each label"),
+    ],
+)
+def test_series_that_prometheus_would_not_take_are_a_bug(
+    samples: list[Sample], complaint: str
+) -> None:
+    metrics = Metrics()
+    metrics.add(lambda: [Family(BYTES, samples)])
+    with pytest.raises(InvariantViolation, match=complaint):
+        list(metrics.families())
