@@ -169,9 +169,10 @@ class RpcServer:
             self._fail,
         )
         self._connections[connection] = None
+        expiry: asyncio.TimerHandle | None = None
         if login is not None and login.lifetime_s is not None:
             # The client connects again, and logs in.
-            asyncio.get_running_loop().call_later(login.lifetime_s, channel.abort)
+            expiry = asyncio.get_running_loop().call_later(login.lifetime_s, channel.abort)
         try:
             await connection.run()
         except (FrameError, TimeoutError) as error:
@@ -179,6 +180,8 @@ class RpcServer:
             self._log.warning("rpc_peer_dropped", peer=request.remote, why=why)
             await connection.channel.close(WSCloseCode.PROTOCOL_ERROR, why)
         finally:
+            if expiry is not None:
+                expiry.cancel()
             del self._connections[connection]
             connection.forget()
             await connection.channel.close()
