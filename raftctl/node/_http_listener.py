@@ -58,9 +58,8 @@ class HttpListener:
         find_scram: FindScram,
     ) -> None:
         """ConfigError if what the configuration names cannot be used."""
-        self.address = address
-        security = config.listener_security(self.address.name)
-        log = runtime.log.bind(node_id=config.node_id, listener=self.address.name)
+        security = config.listener_security(address.name)
+        log = runtime.log.bind(node_id=config.node_id, listener=address.name)
         self._authorizer = authorizer
         self._delay_s = config.connection_failed_authentication_delay_ms / 1000
         self.login_bytes_max = 0
@@ -68,7 +67,7 @@ class HttpListener:
         self.wrap: Callable[[asyncio.BaseProtocol], asyncio.BaseProtocol] | None = None
         self._logins: ControllerLogins | None = None
         if security.tls is not None:
-            self.wrap = partial(identified, tls.listener(security.tls, self.address.name))
+            self.wrap = partial(identified, tls.listener(security.tls, address.name))
         if security.sasl is None:
             self.middlewares.append(no_logins)
         else:

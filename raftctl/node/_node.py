@@ -53,6 +53,7 @@ from raftctl.storage import load_first_records
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
+    from raftctl.config.addresses import Listener
     from raftctl.plugins import Broker
     from raftctl.quorum import Replica
     from raftctl.raft.messages import NodeId
@@ -292,17 +293,8 @@ class Node:
     ) -> None:
         config = self.config
         first = load_first_records(self._runtime.files, config.metadata_directory)
-        listener = HttpListener(
-            config.controller_listeners[0],
-            config,
-            self._runtime,
-            self._tls,
-            self.authorizer,
-            replica.cluster_id,
-            scram_credentials(lambda: loader.image, first),
-        )
-        self._cleanup.callback(listener.close)
-        await listener.start()
+        address = config.controller_listeners[0]
+        listener = await self._http_listener(address, replica, loader, first)
         rpc = RpcServer(
             self._runtime,
             cluster_id=replica.cluster_id,
@@ -353,7 +345,6 @@ class Node:
         app.add_routes((*health.routes(), *api.routes()))
         self._mount_kv(app, service, driver, loader, peers)
         rpc.mount(app)
-        address = listener.address
         runner, _ = await start_http(app, address.host, address.port, wrap=listener.wrap)
         self._cleanup.push_async_callback(runner.cleanup)
         self._cleanup.push_async_callback(driver.resign)
@@ -476,17 +467,7 @@ class Node:
             broker = loader.image.brokers.get(node_id)
             return loader.caught_up and broker is not None and not broker.fenced
 
-        listener = HttpListener(
-            address,
-            self.config,
-            self._runtime,
-            self._tls,
-            self.authorizer,
-            replica.cluster_id,
-            scram_credentials(lambda: loader.image, (b"", 0)),
-        )
-        await listener.start()
-        self._cleanup.callback(listener.close)
+        listener = await self._http_listener(address, replica, loader, (b"", 0))
         app = web.Application(middlewares=listener.middlewares)
         app.add_routes(HealthApi(self.metrics, is_ready).routes())
         runner, port = await start_http(
@@ -494,6 +475,27 @@ class Node:
         )
         self._cleanup.push_async_callback(runner.cleanup)
         self._log.info("http_listening", address=f"{address.host}:{port}")
+
+    async def _http_listener(
+        self,
+        address: Listener,
+        replica: Replica,
+        loader: MetadataLoader,
+        first_records: tuple[bytes, int],
+    ) -> HttpListener:
+        """What stands before the handlers of an address, ready to let clients in."""
+        listener = HttpListener(
+            address,
+            self.config,
+            self._runtime,
+            self._tls,
+            self.authorizer,
+            replica.cluster_id,
+            scram_credentials(lambda: loader.image, first_records),
+        )
+        self._cleanup.callback(listener.close)
+        await listener.start()
+        return listener
 
     async def _stop_broker(self, runner: BrokerRunner) -> None:
         failed = self.ended.done() and not self.ended.cancelled()
