@@ -104,7 +104,7 @@ class KvApi:
 
     def routes(self) -> list[web.RouteDef]:
         """Return what to mount in the node's application."""
-        rules = KvRules(self._ask, self.confirmed_image)
+        rules = KvRules(self._ask, lambda: self._follower.image)
         return [
             web.get(f"{PATH}/get", self._answering(self._get)),
             web.get(f"{PATH}/list", self._answering(self._list)),
@@ -196,7 +196,7 @@ class KvApi:
         limit = fields.number("limit", 100, 1, PAGE_MAX)
         fields.end()
         await rights.require_prefix(READ, prefix)
-        await self.confirmed_image()
+        await rights.confirm()
         keys, image = await self._index.page(prefix, after, limit + 1)
         entries: list[dict[str, Any]] = []
         size = 0
@@ -269,7 +269,8 @@ class KvApi:
         session_id = fields.id("session")
         fields.end()
         await rights.require_some(READ)
-        image = await self.confirmed_image()
+        await rights.confirm()
+        image = self._follower.image
         session = image.coordination.sessions.get(session_id)
         if session is None:
             raise _over(session_id)
@@ -324,7 +325,8 @@ class KvApi:
         wait_ms = fields.number("wait_ms", 0, 0, WAIT_MS_MAX)
         fields.end()
         await rights.require(READ, lock)
-        image = await self.confirmed_image()
+        await rights.confirm()
+        image = self._follower.image
         if wait_ms and other_than != ANY_VERSION:
             try:
                 async with asyncio.timeout(wait_ms / 1000):

@@ -37,20 +37,25 @@ class KeyRights:
         self._authorizer = authorizer
         self.requester = requester
         self._confirmed = confirmed
+        self._is_confirmed = False
+
+    async def confirm(self) -> None:
+        """Have this node know all that was answered before the request; asks once."""
+        if not self._is_confirmed:
+            await self._confirmed()
+            self._is_confirmed = True
 
     async def require(self, operation: Operation, *names: str) -> None:
         """Raise KafkaError(CLUSTER_AUTHORIZATION_FAILED) unless it is allowed on all of them."""
-        if self._authorizer is None:
-            return
-        await self._confirmed()
-        for name in names:
-            if not self._authorizer.authorize(self.requester, Action(operation, _KEY, name)):
-                raise self._refusal(operation, f"the key {name}")
+        if self._authorizer is not None:
+            await self.confirm()
+            for name in names:
+                self.check(operation, name, is_asked=True)
 
     async def require_prefix(self, operation: Operation, prefix: str) -> None:
         """Raise KafkaError(CLUSTER_AUTHORIZATION_FAILED) unless it is allowed on all with it."""
         if self._authorizer is not None:
-            await self._confirmed()
+            await self.confirm()
             self.check_prefix(operation, prefix, is_asked=True)
 
     def check_prefix(self, operation: Operation, prefix: str, *, is_asked: bool = False) -> None:
@@ -61,16 +66,16 @@ class KeyRights:
             keys = f"all keys that begin with {prefix}" if prefix else "all keys"
             raise self._refusal(operation, keys)
 
-    def check(self, operation: Operation, name: str) -> None:
-        """Raise unless it is allowed by the rules that this node has; for what goes on for long."""
-        action = Action(operation, _KEY, name, log_if_allowed=False)
+    def check(self, operation: Operation, name: str, *, is_asked: bool = False) -> None:
+        """Raise unless it is allowed by the rules that this node has; see `check_prefix`."""
+        action = Action(operation, _KEY, name, log_if_allowed=is_asked)
         if self._authorizer is not None and not self._authorizer.authorize(self.requester, action):
             raise self._refusal(operation, f"the key {name}")
 
     async def require_some(self, operation: Operation) -> None:
         """Raise KafkaError(CLUSTER_AUTHORIZATION_FAILED) unless it is allowed on some key."""
         if self._authorizer is not None:
-            await self._confirmed()
+            await self.confirm()
             if not self._authorizer.authorize_by_resource_type(self.requester, operation, _KEY):
                 raise self._refusal(operation, "any key")
 
@@ -80,7 +85,7 @@ class KeyRights:
         if self._authorizer is None:
             why = "No Authorizer is configured: rules of access would protect nothing"
             raise KafkaError(ErrorCode.SECURITY_DISABLED, why)
-        await self._confirmed()
+        await self.confirm()
         action = Action(operation, ResourceType.CLUSTER, CLUSTER_NAME)
         if not self._authorizer.authorize(self.requester, action):
             raise self._refusal(operation, "the cluster")

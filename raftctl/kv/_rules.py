@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from raftctl.kv._json import Fields
-    from raftctl.kv._rights import Confirmed, KeyRights
+    from raftctl.kv._rights import KeyRights
+    from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import AccessControlEntryRecord
 
     Ask = Callable[[Any], Awaitable[Any]]
@@ -44,17 +45,16 @@ _PERMISSIONS = {one.name: one for one in Permission}
 class KvRules:
     """The rules of keys, of one node."""
 
-    def __init__(self, ask: Ask, confirmed: Confirmed) -> None:
+    def __init__(self, ask: Ask, image: Callable[[], MetadataImage]) -> None:
         self._ask = ask
-        self._confirmed = confirmed
+        self._image = image
 
     async def list(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:
         """Answer with the rules that match the fields; a field that is absent is any."""
         wanted = _filter(fields)
         fields.end()
         await rights.require_cluster(Operation.DESCRIBE)
-        image = await self._confirmed()
-        found = [_document(one) for one in image.acls.values() if matches(wanted, one)]
+        found = [_document(one) for one in self._image().acls.values() if matches(wanted, one)]
         return {"rules": sorted(found, key=lambda one: [str(value) for value in one.values()])}
 
     async def add(self, fields: Fields, rights: KeyRights) -> dict[str, Any]:

@@ -100,7 +100,7 @@ EDITS = (
     Edit(
         "keys_are_decided_by_older_rules",
         "kv._rights:KeyRights.require",
-        "await self._confirmed()",
+        "await self.confirm()",
         "pass",
         f"{_RULES}::test_a_right_that_is_revoked_is_not_used_on_any_controller",
     ),

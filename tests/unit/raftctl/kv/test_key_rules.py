@@ -11,13 +11,18 @@ import pytest
 
 from jepsen.simulator.cluster import CONTROLLER_PORT, Observer, SimCluster
 from jepsen.simulator.world import World
+from raftctl.kv._rights import READ, WRITE, KeyRights
+from raftctl.metadata.acls import Operation
+from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.runtime.connector import LoopConnector
-from tests.kit.authorizing import rule
+from raftctl.security import ANONYMOUS, Requester
+from tests.kit.authorizing import ListedActions, rule
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from jepsen.simulator.world import SimRuntime
+    from raftctl.metadata.image import MetadataImage
 
 pytestmark = pytest.mark.req("S6")
 
@@ -248,3 +253,18 @@ def test_super_users_and_what_no_rule_is_about(world: World) -> None:
     with World(seed=6) as another:
         config = {**ENFORCED, "allow.everyone.if.no.acl.found": "true"}
         ask(another, all_is_allowed, config=config)
+
+
+async def test_a_request_asks_the_active_controller_once() -> None:
+    asked: list[str] = []
+
+    async def confirmed() -> MetadataImage:
+        asked.append("")
+        return EMPTY_IMAGE
+
+    rights = KeyRights(ListedActions(), Requester(ANONYMOUS, "127.0.0.1"), confirmed)
+    await rights.require(WRITE, "a")
+    await rights.require(READ, "a", "b")
+    await rights.require_cluster(Operation.DESCRIBE)
+    await rights.confirm()
+    assert len(asked) == 1
