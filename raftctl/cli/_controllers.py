@@ -53,9 +53,10 @@ class Controllers(Printer):
     @cached_property
     def security(self) -> HttpSecurity:
         """How HTTP connects."""
-        from raftctl.cli.kafka.client_security import read_http_security
+        from raftctl.cli.kafka.client_security import to_http
+        from raftctl.http_security import NO_SECURITY
 
-        return read_http_security(self.command_config)
+        return NO_SECURITY if self.command_config is None else to_http(self.client_security)
 
     @property
     def addresses(self) -> list[str]:
@@ -69,8 +70,8 @@ class Controllers(Printer):
         wait_s = self.timeout if timeout_s is None else timeout_s
         status = ask_controllers(self.addresses, wait_s, self.security)
         if status.best is None:
-            for refusal in status.refusals:
-                raise refusal
+            if status.refusals:
+                raise status.refusals[0]
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
                 f"no controller answers at {self.controllers}; is that where --controllers should "

@@ -304,12 +304,12 @@ async def _call(
     from raftctl.controller_channel import CLIENT_ID
     from raftctl.rpc import RpcClient, RpcError, RpcRefused
     from raftctl.runtime.real import RealRuntime
-    from raftctl.security.sasl.login import user_login
+    from raftctl.security.sasl.login import NodeLogin
     from raftctl.security.tls import NodeTls
 
     runtime = RealRuntime(log_level="critical")
     security, tls = quorum.client_security, NodeTls(runtime, runtime.log)
-    login = None if security.login is None else user_login(security.login, runtime)
+    login = None if security.login is None else NodeLogin(security.login.settings, runtime)
     host, _, port = address.rpartition(":")
     client = RpcClient(
         runtime,

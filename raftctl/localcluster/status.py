@@ -28,7 +28,7 @@ class ClusterStatus:
     answers: dict[str, dict[str, Any] | None]
     """By address, in the order asked; None: no answer."""
     refusals: tuple[KafkaError, ...] = ()
-    """Of those that answer, and do not let this client in."""
+    """Of those that answer, and do not let this client in; in the order asked."""
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -57,18 +57,18 @@ def ask_controllers(
     addresses: Sequence[str], timeout_s: float = 1.0, security: HttpSecurity = NO_SECURITY
 ) -> ClusterStatus:
     """Ask all controllers (`host:port`) at once."""
-    refusals: list[KafkaError] = []
 
-    def ask(address: str) -> dict[str, Any] | None:
+    def ask(address: str) -> dict[str, Any] | KafkaError | None:
         try:
             return ask_controller(address, timeout_s, security)
         except KafkaError as error:
-            refusals.append(error)
-            return None
+            return error
 
     with ThreadPoolExecutor(max_workers=max(1, len(addresses))) as pool:
-        answers = dict(zip(addresses, pool.map(ask, addresses), strict=True))
-        return ClusterStatus(answers, tuple(refusals))
+        found = list(pool.map(ask, addresses))
+    answers = [None if isinstance(one, KafkaError) else one for one in found]
+    refusals = tuple(one for one in found if isinstance(one, KafkaError))
+    return ClusterStatus(dict(zip(addresses, answers, strict=True)), refusals)
 
 
 def ask_controller(

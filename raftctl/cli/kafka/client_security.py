@@ -55,12 +55,15 @@ def read_http_security(path: str | None) -> HttpSecurity:
     """Return how HTTP connects to controllers; see `read_client_security`."""
     from raftctl.http_security import NO_SECURITY
 
-    if path is None:
-        return NO_SECURITY
+    return NO_SECURITY if path is None else to_http(read_client_security(path))
+
+
+def to_http(security: ClientSecurity) -> HttpSecurity:
+    """Return how HTTP connects, of what the file asks for."""
     from raftctl.runtime.real import RealFileSystem
     from raftctl.security.clients import http_security
 
-    return http_security(read_client_security(path), RealFileSystem())
+    return http_security(security, RealFileSystem())
 
 
 @contextmanager

@@ -15,13 +15,13 @@ from raftctl.security.sasl._exchange import make_client
 from raftctl.security.sasl._mechanism import OAUTHBEARER, SaslError
 
 if TYPE_CHECKING:
-    from raftctl.config.security import ClientLogin, ListenerSecurity, MechanismSettings
+    from raftctl.config.security import ListenerSecurity, MechanismSettings
     from raftctl.runtime.api import Runtime
     from raftctl.security.sasl._mechanism import ClientMechanism
 
 
 class NodeLogin:
-    """The client's side of the exchanges of one node.
+    """The client's side of the exchanges of one node, or of a command that calls controllers.
 
     A response is made on a worker: to derive the keys of SCRAM takes some milliseconds.
     """
@@ -60,11 +60,6 @@ class NodeLogin:
     def close(self) -> None:
         """End the worker."""
         self._worker.close()
-
-
-def user_login(user: ClientLogin, runtime: Runtime) -> NodeLogin:
-    """Return how a command logs in to controllers as a user."""
-    return NodeLogin(user.settings, runtime)
 
 
 def node_login(security: ListenerSecurity, runtime: Runtime) -> NodeLogin | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from raftctl.cli.main import run
 from raftctl.cli.quorum import replication_rows, status_document, status_text
 from raftctl.errors import ConfigError, ErrorCode
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def replica(node_id: int, lag: int, age_ms: int | None) -> dict[str, Any]:
@@ -133,3 +136,19 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
 def test_who_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["kv", "get", "k", "--controllers", "127.0.0.1:1"]) == 1
     assert "no controller answers at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_file_that_all_may_read_is_told_of_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "client.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="ann" password="of-ann";\n'
+    )
+    path.chmod(0o644)
+    quorum = Controllers(controllers="127.0.0.1:1", command_config=str(path))
+    assert quorum.security.login == ("ann", "of-ann")
+    assert quorum.client_security.login is not None
+    assert capsys.readouterr().err.count("all users may read it") == 1
