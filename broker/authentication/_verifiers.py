@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,10 @@ from raftctl.security.sasl import (
     OAUTHBEARER,
     PLAIN,
     Credentials,
-    Login,
     make_server,
     plain_passwords,
 )
-from raftctl.security.sasl.scram import SCRAM_IDS, ScramCredential, ScramKeys
+from raftctl.security.sasl.scram import SCRAM_IDS, ScramCredential, stand_in_secret
 from raftctl.security.sasl.tokens import TokenIssuer
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from raftctl.config.security import SaslSettings
     from raftctl.metadata.image import MetadataImage
     from raftctl.runtime.api import Runtime
-    from raftctl.security.sasl import ServerMechanism
+    from raftctl.security.sasl import Login, ServerMechanism
 
 TOKEN_KEYS_MAX = 1_024
 """Delegation tokens whose keys are kept, by mechanism: to derive them takes some milliseconds. The
@@ -59,7 +57,9 @@ class Verifiers:
         self._credentials = Credentials(
             plain_passwords(None if plain is None else plain.jaas),
             self._find_scram,
-            _scram_secret(config, cluster_id),
+            stand_in_secret(
+                config.listener_security(config.inter_broker_listener).sasl, cluster_id
+            ),
             self._validate_token,
         )
 
@@ -92,10 +92,7 @@ class Verifiers:
         if by_token:
             return self._find_token(mechanism, user)
         record = self._image().scram.get((user, SCRAM_IDS[mechanism]))
-        if record is None:
-            return None
-        keys = ScramKeys(record.stored_key, record.server_key)
-        return ScramCredential(record.salt, record.iterations, keys, Login(user))
+        return None if record is None else ScramCredential.of(record)
 
     def _find_token(self, mechanism: str, token_id: str) -> ScramCredential | None:
         token = self._image().tokens.get(token_id)
@@ -110,16 +107,3 @@ class Verifiers:
     def _validate_token(self, token: str, now_ms: int) -> Login:
         assert self._issuer is not None, "OAUTHBEARER is enabled with an issuer"
         return self._issuer.validate(token, now_ms)
-
-
-def _scram_secret(config: NodeConfig, cluster_id: str) -> bytes:
-    """Return what makes the salts of unknown users: the same on all brokers, for a long time.
-
-    Salts that differed between two brokers would reveal that nobody has the name. The password of
-    the brokers is known to them alone; without one it is the cluster's id, which no client learns
-    before it has authenticated.
-    """
-    sasl = config.listener_security(config.inter_broker_listener).sasl
-    login = None if sasl is None or sasl.login is None else sasl.login.jaas
-    password = (login and login.option("password")) or ""
-    return hmac.digest(cluster_id.encode(), password.encode(), "sha256")

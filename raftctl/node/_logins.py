@@ -15,7 +15,7 @@ import asyncio
 import base64
 import binascii
 import hmac
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pydantic import SecretStr
 
@@ -32,7 +32,7 @@ from raftctl.security.sasl import (
     make_server,
     plain_passwords,
 )
-from raftctl.security.sasl.scram import SCRAM_IDS, ScramCredential, ScramKeys
+from raftctl.security.sasl.scram import SCRAM_IDS, ScramCredential, stand_in_secret
 from raftctl.security.sasl.tokens import TokenIssuer
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     FindScram = Callable[[str, int], "UserScramCredentialRecord | None"]
     """The credential of a user, by the number of the mechanism."""
+
+T = TypeVar("T")
 
 KNOWN_MAX = 1_024
 """Passwords that are known to be right."""
@@ -83,7 +85,7 @@ class ControllerLogins:
         self._credentials = Credentials(
             plain_passwords(None if plain is None else plain.jaas),
             self._find,
-            _scram_secret(settings, cluster_id),
+            stand_in_secret(settings, cluster_id),
             self._validate,
         )
         self._worker = runtime.worker("passwords")
@@ -119,13 +121,19 @@ class ControllerLogins:
 
     async def evaluate(self, exchange: ServerMechanism, response: bytes) -> bytes:
         """Return the challenge to a response. SaslError ends the exchange."""
+        return await self._with_newest_keys(
+            lambda: exchange.evaluate(response, self._runtime.wall_ms())
+        )
+
+    async def _with_newest_keys(self, verify: Callable[[], T]) -> T:
+        """Verify; once more with newer keys of the issuer if a token's is unknown."""
         try:
-            return exchange.evaluate(response, self._runtime.wall_ms())
+            return verify()
         except UnknownKeyError:
             if self._issuer is None:
                 raise
             await self._issuer.refresh()
-            return exchange.evaluate(response, self._runtime.wall_ms())
+            return verify()
 
     def lifetime_s(self, mechanism: str, login: Login) -> float | None:
         """Return how long a session lasts (KIP-368); None: as long as its connection."""
@@ -149,17 +157,12 @@ class ControllerLogins:
             case "basic":
                 return await self._log_in_by_password(given.strip())
             case "bearer" if self._issuer is not None:
-                return await self._log_in_by_token(given.strip())
+                self._issuer.refresh_if_old()
+                token = given.strip()
+                return await self._with_newest_keys(
+                    lambda: self._validate(token, self._runtime.wall_ms())
+                )
         raise SaslError(f"no login by the scheme {scheme:.20} here")
-
-    async def _log_in_by_token(self, token: str) -> Login:
-        assert self._issuer is not None, "tokens are of an issuer"
-        self._issuer.refresh_if_old()
-        try:
-            return self._issuer.validate(token, self._runtime.wall_ms())
-        except UnknownKeyError:
-            await self._issuer.refresh()
-            return self._issuer.validate(token, self._runtime.wall_ms())
 
     async def _log_in_by_password(self, encoded: str) -> Login:
         digest = hmac.digest(self._known_key, encoded.encode(), "sha256")
@@ -211,10 +214,7 @@ class ControllerLogins:
 
     def _find(self, mechanism: str, user: str, by_token: bool) -> ScramCredential | None:
         record = None if by_token else self._find_scram(user, SCRAM_IDS[mechanism])
-        if record is None:
-            return None
-        keys = ScramKeys(record.stored_key, record.server_key)
-        return ScramCredential(record.salt, record.iterations, keys, Login(user))
+        return None if record is None else ScramCredential.of(record)
 
     def _validate(self, token: str, now_ms: int) -> Login:
         assert self._issuer is not None, "OAUTHBEARER is enabled with an issuer"
@@ -265,10 +265,3 @@ def _user_and_password(encoded: str) -> tuple[str, str]:
     if not (user and colon):
         raise SaslError("the credentials are not USER:PASSWORD")
     return user, password
-
-
-def _scram_secret(settings: SaslSettings, cluster_id: str) -> bytes:
-    """Return what makes the salts of unknown users: the same on all controllers, for long."""
-    login = None if settings.login is None else settings.login.jaas
-    password = (login and login.option("password")) or ""
-    return hmac.digest(cluster_id.encode(), password.encode(), "sha256")

@@ -18,6 +18,7 @@ from raftctl.errors import invariant
 from raftctl.security._principal import Principal
 from raftctl.security.sasl import Login
 from raftctl.security.sasl.scram import (
+    DERIVED_SALT_BYTES,
     HASHES,
     ITERATIONS_MIN,
     ScramCredential,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
     from raftctl.metadata.records import DelegationTokenRecord
 
-SALT_BYTES = 16
-"""As long as the salt that an unknown user seems to have."""
 _SALT = b"salt of a delegation token"
 
 
@@ -65,7 +64,7 @@ class TokenSecret:
         Brokers derive the same salt, as for unknown users: a login that fails shows no difference.
         """
         secret, digest = self.hmac(token_id), HASHES[mechanism]
-        salt = hmac.digest(secret, _SALT, "sha256")[:SALT_BYTES]
+        salt = hmac.digest(secret, _SALT, "sha256")[:DERIVED_SALT_BYTES]
         password = base64.b64encode(secret).decode()
         return salt, scram_keys(digest, salted_password(digest, password, salt, ITERATIONS_MIN))
 

@@ -29,6 +29,8 @@ from raftctl.security.sasl._scram_messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from raftctl.config.security import SaslSettings
+    from raftctl.metadata.records import UserScramCredentialRecord
 
 HASHES: Mapping[str, str] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 """From a mechanism to its hash."""
@@ -36,6 +38,8 @@ SCRAM_IDS: Mapping[str, int] = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 """From a mechanism to its number in requests and records."""
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 """Apache Kafka's bounds; a client computes as many rounds of the hash to log in."""
+DERIVED_SALT_BYTES = 16
+"""Of unknown users and of delegation tokens, which must look the same."""
 
 
 class ScramKeys(NamedTuple):
@@ -57,6 +61,12 @@ class ScramCredential(NamedTuple):
     login: Login
     """Whom a client with this credential acts for."""
 
+    @classmethod
+    def of(cls, record: UserScramCredentialRecord) -> ScramCredential:
+        """Return what a record says of a user."""
+        keys = ScramKeys(record.stored_key, record.server_key)
+        return cls(record.salt, record.iterations, keys, Login(record.user))
+
 
 def salted_password(digest: str, password: str, salt: bytes, iterations: int) -> bytes:
     """Return what a client derives from the password; takes some ms. `digest` as hashlib's."""
@@ -70,6 +80,18 @@ def scram_keys(digest: str, salted: bytes) -> ScramKeys:
     server_key = hmac.digest(salted, b"Server Key", digest)
     invariant(salted not in (stored_key, server_key), "no password to log in with is stored")
     return ScramKeys(stored_key, server_key)
+
+
+def stand_in_secret(sasl: SaslSettings | None, cluster_id: str) -> bytes:
+    """Return what makes the salts of unknown users: the same on all nodes, for a long time.
+
+    Salts that differed between two nodes would reveal that nobody has the name. `sasl` is of the
+    listener on which the nodes log in to each other. Their password is known to them alone; without
+    one it is the cluster's id, which no client learns before it has authenticated.
+    """
+    login = None if sasl is None or sasl.login is None else sasl.login.jaas
+    password = (login and login.option("password")) or ""
+    return hmac.digest(cluster_id.encode(), password.encode(), "sha256")
 
 
 class _Begun(NamedTuple):
@@ -136,7 +158,7 @@ class ScramServer:
         """Return the credential that an unknown user seems to have; nobody knows its password."""
         made = hmac.digest(self._secret, user.encode(), self._digest)
         keys = ScramKeys(made, made)
-        return ScramCredential(made[:16], ITERATIONS_MIN, keys, Login(user))
+        return ScramCredential(made[:DERIVED_SALT_BYTES], ITERATIONS_MIN, keys, Login(user))
 
     def _end(self, begun: _Begun, response: bytes, now_ms: int) -> bytes:
         first, server_first, credential, is_known = begun
