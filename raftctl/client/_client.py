@@ -6,6 +6,7 @@ import contextlib
 import random
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raftctl.client._locks import Fence, Lock, holder_of, holders
@@ -13,13 +14,13 @@ from raftctl.client._session import Session
 from raftctl.client._transport import RefusedError, Transport, parse_addresses, value_of
 from raftctl.client._watch import watch
 from raftctl.errors import ErrorCode
-from raftctl.http_security import NO_SECURITY, HttpSecurity
+from raftctl.http_security import HttpSecurity
 from raftctl.json_values import value_fields
 from raftctl.runtime.lease_clock import counts_suspension
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from raftctl.client._locks import Holder
@@ -83,8 +84,8 @@ def connect(
     if not counts_suspension:
         why = "no CLOCK_BOOTTIME here: sessions are not known to be lost while suspended"
         warnings.warn(why, RuntimeWarning, stacklevel=2)
-    addresses = parse_addresses(controllers)
-    return Client(addresses, timeout_s, rng or random.Random(), HttpSecurity(tls, login, token))
+    addresses, security = parse_addresses(controllers), HttpSecurity(tls, login, token)
+    return Client(partial(Transport, addresses, timeout_s, rng or random.Random(), security))
 
 
 class Client:
@@ -94,21 +95,12 @@ class Client:
     with FENCED_MEMBER_EPOCH.
     """
 
-    def __init__(
-        self,
-        controllers: Sequence[str],
-        timeout_s: float,
-        rng: random.Random,
-        security: HttpSecurity = NO_SECURITY,
-    ) -> None:
-        self._security = security
-        self._controllers = controllers
-        self._timeout_s = timeout_s
-        self._rng = rng
+    def __init__(self, make_transport: Callable[[], Transport]) -> None:
+        self._make_transport = make_transport
         self._made: Transport | None = None
 
     async def __aenter__(self) -> Client:
-        self._made = Transport(self._controllers, self._timeout_s, self._rng, self._security)
+        self._made = self._make_transport()
         return self
 
     async def __aexit__(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
-from raftctl.http_security import NO_SECURITY, HttpSecurity
 from raftctl.runtime.connector import LoopConnector
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from aiohttp.client_proto import ResponseHandler
+
+    from raftctl.http_security import HttpSecurity
 
 PATH = "/api/v1/kv"
 BACKOFF_S = 0.02
@@ -66,7 +67,7 @@ class Transport:
         controllers: Sequence[str],
         timeout_s: float,
         rng: random.Random,
-        security: HttpSecurity = NO_SECURITY,
+        security: HttpSecurity,
     ) -> None:
         """ConfigError if a password would be sent to another machine without TLS."""
         for address in controllers:
