@@ -134,6 +134,14 @@ def check_known(option: str, text: str, known: Collection[str]) -> None:
         raise ConfigError(f"{option} {text}: unknown value; choose one of {', '.join(known)}")
 
 
+def parse_principal(option: str, text: str) -> tuple[str, str]:
+    """Return type and name of a principal; ConfigError for what is none."""
+    kind, colon, name = text.partition(":")
+    if not (kind and colon and name):
+        raise ConfigError(f"{option} {text}: write User:NAME")
+    return kind, name
+
+
 def with_near_miss(error: KafkaError) -> KafkaError:
     """The error, with the topic's config that was meant if an unknown one looks like it."""
     unknown = _UNKNOWN_CONFIG.search(error.message)

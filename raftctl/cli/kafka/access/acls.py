@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli._arguments import parse_principal
 from raftctl.cli._options import CommandGroup
 from raftctl.cli.kafka.admin import Cluster
 from raftctl.errors import ConfigError
@@ -123,9 +124,7 @@ class Principals:
                     f"--{word}-host: name a --{word}-principal, too; User:* is anybody"
                 )
             for one in principals or ():
-                kind, colon, name = one.partition(":")
-                if not (kind and colon and name):
-                    raise ConfigError(f"--{word}-principal {one}: write User:NAME")
+                parse_principal(f"--{word}-principal", one)
             from_where: Sequence[str | None] = hosts or (any_host,)
             pairs = product(principals or (), from_where)
             found += [(who, host, word.upper()) for who, host in pairs]

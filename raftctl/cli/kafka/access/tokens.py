@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli._arguments import parse_principal
 from raftctl.cli._options import CommandGroup
 from raftctl.cli.kafka.admin import Cluster, message_class, send
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 app = CommandGroup("Creates, renews, expires and lists delegation tokens.")
 
@@ -60,8 +61,8 @@ def create(
     ] = _DEFAULT,
 ) -> None:
     """Creates a token and shows its HMAC, the password to log in with. Keep it secret."""
-    kind, name = (None, None) if owner is None else _principal("--owner-principal", owner)
-    renewers = [_principal("--renewer-principal", one) for one in renewer or ()]
+    kind, name = (None, None) if owner is None else parse_principal("--owner-principal", owner)
+    renewers = [parse_principal("--renewer-principal", one) for one in renewer or ()]
     made = _send(
         cluster,
         "CreateDelegationToken",
@@ -129,7 +130,7 @@ def list_tokens(
     ] = None,
 ) -> None:
     """Lists the tokens that the user may see; their HMACs stay hidden."""
-    owners = [_principal("--owner-principal", one) for one in owner or ()] or None
+    owners = [parse_principal("--owner-principal", one) for one in owner or ()] or None
     answer = _send(cluster, "DescribeDelegationToken", owners=owners)
     found = sorted(map(_listed, answer["tokens"]), key=lambda one: (one["owner"], one["token_id"]))
     columns = ("TOKEN", "OWNER", "REQUESTER", "RENEWERS", "ISSUED", "EXPIRES", "ENDS")
@@ -167,27 +168,17 @@ def read_hmac(path: str) -> bytes:
     return hmac
 
 
-def _principal(option: str, text: str) -> tuple[str, str]:
-    kind, colon, name = text.partition(":")
-    if not (kind and colon and name):
-        raise ConfigError(f"{option} {text}: write User:NAME")
-    return kind, name
-
-
 def _send(cluster: Cluster, name: str, **fields: Any) -> dict[str, Any]:
     """Return the answer to a request that kafka-python does not know; KafkaError if it fails."""
-    request, _response = _messages((f"{name}Request", f"{name}Response"))
+    request = message_class(f"{name}Request", _PACKAGE)
+    # Held until the answer is there: kafka-python finds the class by a weak reference.
+    _response = message_class(f"{name}Response", _PACKAGE)
     with cluster.open() as client:
         answer = send(client, request(**fields), has_bytes=True)
     code = ErrorCode(answer["error_code"])
     if code:
         raise KafkaError(code)
     return answer
-
-
-def _messages(names: Iterable[str]) -> list[Any]:
-    # The class of the response is made too: kafka-python finds it by the number of the request.
-    return [message_class(name, _PACKAGE) for name in names]
 
 
 def _time(at_ms: int) -> str:
