@@ -2,8 +2,8 @@
 
 `make_server` and `make_client` return one side of an exchange. It is given the bytes of the other
 side and returns its own; `Login` is what a successful exchange ends with, `SaslError` any other.
-Beside the front door, `scram` derives keys and salted passwords, and
-`tokens` verifies tokens of OAUTHBEARER with the keys of their issuer.
+Beside the front door, `scram` derives keys and salted passwords, `tokens` verifies tokens of
+OAUTHBEARER with the keys of their issuer, and `login` is how nodes log in to others.
 
     PLAIN          RFC 4616; users are options of the JAAS entry
     SCRAM-SHA-256  RFC 5802, RFC 7677; credentials come by a function, so from metadata

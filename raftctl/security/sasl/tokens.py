@@ -2,10 +2,9 @@
 
 `TokenValidator` decides on a token; `IssuerKeys` holds the keys and has them fetched again, with
 `read_document`. A `TokenIssuer` is both, for one listener. `read_token` gets a token for the side
-that logs in. Only
-signatures by public keys are taken: a token that says `none`, or HS256 over a key that everybody
-may read, proves nothing. Sources: RFC 7519, RFC 7517; KIP-768 and Apache Kafka's BrokerJwtValidator
-for the claims.
+that logs in. Only signatures by public keys are taken: a token that says `none`, or HS256 over a
+key that everybody may read, proves nothing. Sources: RFC 7519, RFC 7517; KIP-768 and Apache Kafka's
+BrokerJwtValidator for the claims.
 """
 
 from __future__ import annotations
