@@ -6,27 +6,24 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
-from jepsen.simulator.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.simulator.cluster import SimCluster
 from jepsen.simulator.world import World
 from raftctl.kv._rights import READ, WRITE, KeyRights
 from raftctl.metadata.acls import Operation
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.runtime.connector import LoopConnector
 from raftctl.security import ANONYMOUS, Requester
 from tests.kit.authorizing import ListedActions, rule
+from tests.unit.raftctl.kv.programs import Program, tell
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from jepsen.simulator.world import SimRuntime
     from raftctl.metadata.image import MetadataImage
 
 pytestmark = pytest.mark.req("S6")
 
-PATH = "/api/v1/kv"
 ADMIN = "User:ANONYMOUS"
 ENFORCED = {"authorizer.class.name": "standard"}
 RULES = (
@@ -40,16 +37,8 @@ RULES = (
 DENIED = (403, "CLUSTER_AUTHORIZATION_FAILED")
 
 
-class Client:
-    """A program that speaks HTTP to one controller."""
-
-    def __init__(self, name: str) -> None:
-        self.url = f"http://{name}:{CONTROLLER_PORT}{PATH}"
-        self.http = aiohttp.ClientSession(connector=LoopConnector(limit=0))
-
-    async def get(self, path: str, **query: str) -> tuple[int, Any]:
-        async with self.http.get(self.url + path, params=query) as answer:
-            return answer.status, await answer.json()
+class Client(Program):
+    """One whose answers may be refusals."""
 
     async def post(self, path: str, **body: Any) -> tuple[int, Any]:
         async with self.http.post(self.url + path, json=body) as answer:
@@ -80,23 +69,7 @@ def ask(
     records = [rule(text) for text in rules]
     overrides = ENFORCED if config is None else config
     cluster = SimCluster(world, brokers=0, overrides=overrides, first_records=records)
-    cluster.start_all()
-
-    async def main(runtime: SimRuntime) -> None:
-        status = await Observer(cluster).wait_for(lambda status: status["high_watermark"] > 1)
-        active = f"controller-{status['leader_id']}"
-        others = [name for name in cluster.controller_names if name != active]
-        clients = Client(active), Client(others[0])
-        try:
-            await story(*clients)
-        finally:
-            for client in clients:
-                await client.http.close()
-
-    async def scenario() -> None:
-        await world.start("program", main).done
-
-    world.run(scenario())
+    tell(world, cluster, Client, story)
 
 
 @pytest.mark.parametrize("leads", [True, False])

@@ -10,7 +10,7 @@ from uuid import UUID
 import aiohttp
 import pytest
 
-from jepsen.simulator.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.simulator.cluster import SimCluster
 from jepsen.simulator.world import World
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.kv import KvFollower
@@ -19,13 +19,12 @@ from raftctl.kv import _watch as kv_watch
 from raftctl.kv._rights import KeyRights
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import KvLockRecord, KvSessionRecord, RemoveKvLockRecord
-from raftctl.runtime.connector import LoopConnector
 from raftctl.security import ANONYMOUS, Requester
+from tests.unit.raftctl.kv.programs import Program, tell
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from jepsen.simulator.world import SimRuntime
     from raftctl.kv._events import KvChunk
     from raftctl.loader import MetadataLoader
     from raftctl.metadata.image import MetadataImage
@@ -34,19 +33,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("Q10")
 
 JSON = "application/json"
-PATH = "/api/v1/kv"
 
 
-class Browser:
-    """A program that speaks HTTP to one controller."""
-
-    def __init__(self, name: str) -> None:
-        self.url = f"http://{name}:{CONTROLLER_PORT}{PATH}"
-        self.http = aiohttp.ClientSession(connector=LoopConnector(limit=0))
-
-    async def get(self, path: str, **query: str) -> tuple[int, Any]:
-        async with self.http.get(self.url + path, params=query) as answer:
-            return answer.status, await answer.json()
+class Browser(Program):
+    """One that sends what it likes."""
 
     async def post(self, path: str, **body: Any) -> tuple[int, Any]:
         return await self.send(path, json.dumps(body).encode(), {"Content-Type": JSON})
@@ -72,22 +62,7 @@ def world() -> Iterator[World]:
 def ask(world: World, story: Callable[[Browser], Awaitable[None]], *, leader: bool = False) -> None:
     """Runs the story with a controller that leads, or with one that does not."""
     cluster = SimCluster(world, brokers=0)
-    cluster.start_all()
-
-    async def main(runtime: SimRuntime) -> None:
-        status = await Observer(cluster).wait_for(lambda status: status["high_watermark"] > 1)
-        active = f"controller-{status['leader_id']}"
-        others = [name for name in cluster.controller_names if name != active]
-        browser = Browser(active if leader else others[0])
-        try:
-            await story(browser)
-        finally:
-            await browser.http.close()
-
-    async def scenario() -> None:
-        await world.start("program", main).done
-
-    world.run(scenario())
+    tell(world, cluster, Browser, lambda active, other: story(active if leader else other))
 
 
 @pytest.mark.parametrize("leader", [True, False])

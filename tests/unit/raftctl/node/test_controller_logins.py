@@ -17,16 +17,15 @@ from raftctl.metadata.codec import pack_payload
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import UserScramCredentialRecord
 from raftctl.node import _logins
-from raftctl.node._http_access import requester_of
 from raftctl.node._http_listener import HttpListener, scram_credentials
-from raftctl.raft.messages import NodeId, TransferLeadershipRequest
-from raftctl.rpc import RpcClient, RpcError, RpcRefused, RpcServer, start_http
+from raftctl.rpc import RpcClient, RpcError, RpcRefused, RpcServer
 from raftctl.rpc.codec import PATH
 from raftctl.runtime.real import RealRuntime
 from raftctl.security.sasl.login import node_login
 from raftctl.security.sasl.scram import HASHES, SCRAM_IDS, salted_password, scram_keys
 from raftctl.security.tls import NodeTls
 from tests.kit.authorizing import ListedActions
+from tests.unit.raftctl.node.pages import ASKED, CLUSTER_ID, RpcAndPage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from raftctl.security import Action, Requester
 
 pytestmark = pytest.mark.req("S3", "S6")
-CLUSTER_ID = "a-cluster"
-ASKED = TransferLeadershipRequest(NodeId(3))
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -84,14 +81,12 @@ class Rules(ListedActions):
         return is_node or action.operation != Operation.CLUSTER_ACTION
 
 
-class Controller:
-    """A listener with RPC and a page, on this machine."""
+class Controller(RpcAndPage):
+    """A listener that speaks SASL."""
 
     def __init__(self) -> None:
-        self.runtime = RealRuntime(log_level="critical")
+        super().__init__(RealRuntime(log_level="critical"))
         self.image: MetadataImage = EMPTY_IMAGE
-        self.port = 0
-        self.senders: list[int] = []
         first = [credential("scram-node", "of-scram")]
         config = load_config(config_text())
         self.listener = HttpListener(
@@ -115,21 +110,7 @@ class Controller:
         rpc = RpcServer(
             self.runtime, cluster_id=CLUSTER_ID, node_id=1, login=login, login_bytes_max=longest
         )
-        rpc.on(TransferLeadershipRequest, self._answer)
-        app = web.Application(middlewares=self.listener.middlewares)
-        app.router.add_get("/healthz", self._page)
-        app.router.add_get("/page", self._page)
-        rpc.mount(app)
-        runner, self.port = await start_http(app, "127.0.0.1", 0)
-        return runner
-
-    def _answer(self, request: object, reply: object, peer_id: int) -> None:
-        self.senders.append(peer_id)
-        assert callable(reply)
-        reply(request)
-
-    async def _page(self, request: web.Request) -> web.Response:
-        return web.json_response({"asks": str(requester_of(request).principal)})
+        return await self.serve(rpc, self.listener.middlewares)
 
     async def call(self, text: str | None) -> object:
         """Call as a node with that configuration; None: as one that does not log in."""

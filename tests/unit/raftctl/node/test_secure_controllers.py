@@ -15,12 +15,12 @@ from pydantic import SecretStr
 from raftctl.config.security import StoreSettings, TlsSettings
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from raftctl.node._http_access import http_access, identified
-from raftctl.raft.messages import NodeId, TransferLeadershipRequest
-from raftctl.rpc import RpcClient, RpcNotConnected, RpcServer, start_http
+from raftctl.rpc import RpcClient, RpcNotConnected, RpcServer
 from raftctl.runtime.real import RealRuntime
 from raftctl.security.tls import NodeTls
 from tests.kit.authorizing import ListedActions
 from tests.kit.certificates import Authority, Issued
+from tests.unit.raftctl.node.pages import ASKED, CLUSTER_ID, RpcAndPage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from raftctl.security.tls import TlsClient
 
 pytestmark = pytest.mark.req("S2", "S6")
-CLUSTER_ID = "a-cluster"
-ASKED = TransferLeadershipRequest(NodeId(3))
 
 
 class Rules(ListedActions):
@@ -45,15 +43,13 @@ class Rules(ListedActions):
         return action.operation == Operation.DESCRIBE
 
 
-class Controller:
-    """A listener with RPC and a page, over TLS."""
+class Controller(RpcAndPage):
+    """A listener that speaks TLS."""
 
     def __init__(self) -> None:
-        self.runtime = RealRuntime()
+        super().__init__(RealRuntime())
         self.authority = Authority()
         self.tls = NodeTls(self.runtime, self.runtime.log)
-        self.port = 0
-        self.senders: list[int] = []
 
     def settings(self, issued: Issued | None) -> TlsSettings:
         """Of a node or a client with that certificate."""
@@ -76,25 +72,8 @@ class Controller:
 
     async def start(self) -> web.AppRunner:
         rpc = RpcServer(self.runtime, cluster_id=CLUSTER_ID, node_id=1)
-        rpc.on(TransferLeadershipRequest, self._answer)
-        app = web.Application(middlewares=[http_access(Rules())])
-        app.router.add_get("/healthz", self._page)
-        app.router.add_get("/page", self._page)
-        app.router.add_post("/page", self._page)
-        rpc.mount(app)
         listener = self.tls.listener(self.settings(self.authority.issue("node")), "CONTROLLER")
-        runner, self.port = await start_http(
-            app, "127.0.0.1", 0, wrap=partial(identified, listener)
-        )
-        return runner
-
-    def _answer(self, request: object, reply: object, peer_id: int) -> None:
-        self.senders.append(peer_id)
-        assert callable(reply)
-        reply(request)
-
-    async def _page(self, request: web.Request) -> web.Response:
-        return web.json_response({"alive": True})
+        return await self.serve(rpc, [http_access(Rules())], partial(identified, listener))
 
 
 @pytest.fixture
