@@ -25,6 +25,10 @@ class HttpSecurity:
     token: str | None = field(default=None, repr=False)
     """In place of a login: a token of OAUTHBEARER."""
 
+    def __post_init__(self) -> None:
+        if self.login is not None and self.token is not None:
+            raise ConfigError("a login and a token are given: a client sends one, leave one out")
+
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of each request (RFC 7617, RFC 6750)."""

@@ -78,8 +78,9 @@ def connect(
 
     `tls` is there where they speak it. Where they have clients log in, one has either `login` (user
     and password) or `token`.
-    Raises ConfigError for what is no `host:port`. Calls give up after `timeout_s`. Warns where the
-    system has no clock that counts for sessions while the machine is suspended.
+    Raises ConfigError for what is no `host:port`, and for both a login and a token. Calls give up
+    after `timeout_s`. Warns where the system has no clock that counts for sessions while the
+    machine is suspended.
     """
     if not counts_suspension:
         why = "no CLOCK_BOOTTIME here: sessions are not known to be lost while suspended"

@@ -38,6 +38,11 @@ def test_a_token_is_a_header_and_in_no_repr() -> None:
     assert "abc" not in repr(security)
 
 
+def test_a_client_has_a_login_or_a_token() -> None:
+    with pytest.raises(ConfigError, match="leave one out"):
+        connect("127.0.0.1:9093", login=LOGIN, token="abc.def")
+
+
 def test_a_client_of_http_sends_a_token_and_never_the_secret_that_it_is_got_with(
     tmp_path: Path,
 ) -> None:
