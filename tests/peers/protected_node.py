@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from joserfc import jwk, jws
 
+from raftctl.config.security import LOGIN_MODULES
 from tests.kit.certificates import Authority
 from tests.peers.differential.playing import System
 from tests.peers.differential.systems import Settings
@@ -38,9 +39,8 @@ PASSWORD = "a-password"
 """Of every store and of every user."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 REAUTH_MS = 1_000
-_MODULES = "org.apache.kafka.common.security"
 _TOKEN_S = 3_600
-_HANDLER = f"{_MODULES}.oauthbearer.OAuthBearer{{}}CallbackHandler"
+_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearer{}CallbackHandler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +106,15 @@ _FILES = {
 
 def login(folder: Path, mechanism: str, user: str, password: str) -> dict[str, str]:
     """The keys with which a client logs in."""
+    module = LOGIN_MODULES[mechanism]
     if mechanism == "OAUTHBEARER":
         return {
-            "sasl.jaas.config": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;",
+            "sasl.jaas.config": f"{module} required;",
             "sasl.login.callback.handler.class": _HANDLER.format("Login"),
             "sasl.oauthbearer.token.endpoint.url": (folder / "token.jwt").as_uri(),
         }
-    module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
     options = f'username="{user}" password="{password}"'
-    return {"sasl.jaas.config": f"{_MODULES}.{module}LoginModule required {options};"}
+    return {"sasl.jaas.config": f"{module} required {options};"}
 
 
 def write_files(jvm: Jvm, folder: Path) -> None:
@@ -150,19 +150,16 @@ def settings(folder: Path) -> Settings:
         "quota.window.num": "3",
         "delegation.token.secret.key": "of-all-nodes",
     }
-    plain = f"{_MODULES}.plain.PlainLoginModule"
     for listener in (SASL, SASL_TLS):
         prefix = f"listener.name.{listener.lower()}."
         both |= {
-            f"{prefix}plain.sasl.jaas.config": f"{plain} required {users};",
-            f"{prefix}oauthbearer.sasl.jaas.config": (
-                f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
-            ),
+            f"{prefix}plain.sasl.jaas.config": f"{LOGIN_MODULES['PLAIN']} required {users};",
+            f"{prefix}oauthbearer.sasl.jaas.config": f"{LOGIN_MODULES['OAUTHBEARER']} required;",
             f"{prefix}oauthbearer.sasl.server.callback.handler.class": _HANDLER.format("Validator"),
         }
         for mechanism in ("scram-sha-256", "scram-sha-512"):
             key = f"{prefix}{mechanism}.sasl.jaas.config"
-            both[key] = f"{_MODULES}.scram.ScramLoginModule required;"
+            both[key] = f"{LOGIN_MODULES[mechanism.upper()]} required;"
     for listener, kind in ((JKS, "JKS"), (PKCS12, "PKCS12"), (PEM, "PEM"), (SASL_TLS, "PKCS12")):
         for key, value in Entrance({}, folder).tls(kind, "node").items():
             both[f"listener.name.{listener.lower()}.{key}"] = value

@@ -19,6 +19,7 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
+from raftctl.config.security import LOGIN_MODULES
 from raftctl.localcluster.cluster import LocalCluster
 from raftctl.localcluster.layout import BROKER_LISTENER
 from raftctl.localcluster.ports import free_ports
@@ -70,7 +71,6 @@ PROTOCOLS = {
     MUTUAL: "SSL",
     REQUESTED: "SSL",
 }
-_MODULES = "org.apache.kafka.common.security"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,9 @@ class SecuredCluster:
         if mechanism == "OAUTHBEARER":
             keys["sasl.oauthbearer.token.endpoint.url"] = self.issuer.token_url
             options = f'clientId="{user}" clientSecret="{password}"'
-            module = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"
         else:
             options = f'username="{user}" password="{password}"'
-            kind, name = ("plain", "Plain") if mechanism == "PLAIN" else ("scram", "Scram")
-            module = f"{_MODULES}.{kind}.{name}LoginModule"
-        return {**keys, "sasl.jaas.config": f"{module} required {options};"}
+        return {**keys, "sasl.jaas.config": f"{LOGIN_MODULES[mechanism]} required {options};"}
 
 
 def librdkafka_plain(entrance: Entrance, files: Files, user: str) -> dict[str, Any]:
@@ -250,8 +247,8 @@ def _map(*names: str) -> str:
 def _modules(listener: str) -> dict[str, str]:
     own = f'username="broker" password="{PASSWORDS["broker"]}"'
     users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
-    plain = f"{_MODULES}.plain.PlainLoginModule required {own} {users};"
-    oauth = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+    plain = f"{LOGIN_MODULES['PLAIN']} required {own} {users};"
+    oauth = f"{LOGIN_MODULES['OAUTHBEARER']} required;"
     modules = {"plain.sasl.jaas.config": plain, "oauthbearer.sasl.jaas.config": oauth}
     return _own(listener, modules)
 

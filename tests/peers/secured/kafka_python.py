@@ -13,7 +13,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.peers.secured.cases import COUNT, LAST, PAUSE_S, STAY, STAY_S, USE, Case, Outcome
 from tests.peers.secured.complaints import complaints
-from tests.peers.secured.tokens import token
+from tests.peers.secured.logins import login_settings, token
 
 if TYPE_CHECKING:
     from tests.peers.secured.cases import Login
@@ -55,13 +55,7 @@ def settings(case: Case) -> dict[str, Any]:
         "ssl_certfile": case.certificate or None,
         "ssl_keyfile": case.key or None,
     }
-    login = case.login
-    if login is None:
-        return found
-    found["sasl_mechanism"] = login.mechanism
-    if login.mechanism == "OAUTHBEARER":
-        return found | {"sasl_oauth_token_provider": _Tokens(login)}
-    return found | {"sasl_plain_username": login.user, "sasl_plain_password": login.password}
+    return found | login_settings(case.login, _Tokens)
 
 
 def _create(case: Case) -> None:

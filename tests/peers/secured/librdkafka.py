@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.kit.topics import create_topic
 from tests.peers.secured.cases import COUNT, LAST, PAUSE_S, STAY, STAY_S, USE, Case, Outcome
-from tests.peers.secured.tokens import expiry, token
+from tests.peers.secured.logins import expiry, token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
