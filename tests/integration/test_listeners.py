@@ -105,7 +105,7 @@ async def named(client: Client, leader: int) -> Ports:
     return found
 
 
-@pytest.mark.req("S1")
+@pytest.mark.req("N2", "S1")
 def test_a_client_gets_the_addresses_of_its_listener(tmp_path: Path) -> None:
     with running_cluster(tmp_path, 1, 2) as cluster:
         inside, outside = add_listeners(cluster)

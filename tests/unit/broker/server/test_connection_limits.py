@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.unit.broker.server.fakes import Client, FakeBroker
 
-pytestmark = pytest.mark.req("S5")
+pytestmark = pytest.mark.req("N2", "S5")
 VERSIONS = 18
 TWO: dict[str, Any] = {
     "listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
