@@ -77,6 +77,9 @@ SAMPLES = [
     *(Record(b"%d" % number, timestamp_ms=1_700_000_000_000 + number) for number in range(100)),
 ]
 
+PACKAGES = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
+"""What kafka-python needs for a codec; what others need is installed with the project."""
+
 
 @pytest.mark.req("N1")
 @pytest.mark.parametrize("codec", CODECS)
@@ -85,7 +88,7 @@ def test_what_a_client_writes_every_client_reads(
     bootstrap: str, topic: str, client: KafkaClient, codec: str
 ) -> None:
     if not client.can(codec):
-        pytest.skip(f"{client.name} needs another package for {codec}")
+        pytest.skip(f"{client.name} needs {PACKAGES[codec]} for {codec}")
     offsets = client.write(bootstrap, topic, SAMPLES, codec=codec)
     assert offsets == list(range(len(SAMPLES)))
     readers = [reader for reader in CLIENTS if reader.can(codec)]
