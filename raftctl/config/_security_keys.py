@@ -195,7 +195,7 @@ class AccessKeys(Section):
     )
     http_allowed_hosts: Hosts = key(
         (),
-        "Names by which HTTP clients reach this controller, besides those of its listeners and of "
+        "Names by which HTTP clients reach this node, besides those of its listeners and of "
         "the quorum: `HOST,...`. Requests with another name in `Host` are refused.",
     )
 
