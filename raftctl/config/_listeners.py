@@ -106,10 +106,15 @@ class NodeListeners(ListenerKeys, QuorumKeys, TlsKeys, SaslKeys, TokenKeys, Acce
         return names[0] if names and PLAINTEXT not in names else PLAINTEXT
 
     @property
+    def bound_listeners(self) -> tuple[Listener, ...]:
+        """All that the node binds: `listeners` and `http.listener`."""
+        http = () if self.http_listener is None else (self.http_listener,)
+        return (*self.listeners, *http)
+
+    @property
     def used_listeners(self) -> tuple[str, ...]:
         """The listeners that the node binds or speaks to, none twice."""
-        http = () if self.http_listener is None else (self.http_listener,)
-        bound = (listener.name for listener in (*self.listeners, *http))
+        bound = (listener.name for listener in self.bound_listeners)
         return tuple(dict.fromkeys((*bound, *self.controller_listener_names)))
 
     @property

@@ -53,15 +53,15 @@ def security_problems(node: NodeListeners) -> Iterator[str]:
     yield from _idle_keys(node)
     yield from _authorizer_problems(node)
     yield from _quota_callback_problems(node)
+    bound = {listener.name for listener in node.bound_listeners}
     for name in node.used_listeners:
         # ValueError for a limit that is no number.
         node.listener_limits(name)
         security = node.listener_security(name)
-        is_bound = name in {listener.name for listener in node.listeners}
         if security.tls is not None:
-            yield from _tls_problems(name, security.tls, is_bound=is_bound)
+            yield from _tls_problems(name, security.tls, is_bound=name in bound)
         if security.sasl is not None:
-            yield from _sasl_problems(security, security.sasl, is_bound=is_bound)
+            yield from _sasl_problems(security, security.sasl, is_bound=name in bound)
 
 
 # --- what is not built ----------------------------------------------------------------------------
@@ -70,10 +70,9 @@ def security_problems(node: NodeListeners) -> Iterator[str]:
 def _protocol_problems(node: NodeListeners) -> Iterator[str]:
     protocols = {name: node.security_protocol(name) for name in node.used_listeners}
     mapped = node.listener_security_protocol_map
-    http = node.http_listener
-    serve_http = {*node.controller_listener_names, *(() if http is None else (http.name,))}
+    of_brokers = {listener.name for listener in node.broker_listeners}
     for name in protocols:
-        if name not in mapped and name not in serve_http:
+        if name not in mapped and name in of_brokers:
             yield (
                 f"listener.security.protocol.map has no protocol for {name}: add {name}:PLAINTEXT"
             )
@@ -115,10 +114,10 @@ def _why_not_own(node: NodeListeners, listener: str, rest: str, value: str) -> s
     key = rest if mechanism is None else rest.removeprefix(mechanism_prefix(mechanism))
     protocol = node.security_protocol(listener)
     if key in LIMIT_KEYS and mechanism is None:
-        is_controllers = listener in node.controller_listener_names
-        return (
-            "controllers' listeners have no such bound: remove the key" if is_controllers else None
-        )
+        if listener in node.controller_listener_names:
+            return "controllers' listeners have no such bound: remove the key"
+        is_http = node.http_listener is not None and listener == node.http_listener.name
+        return "http.listener has no such bound: remove the key" if is_http else None
     if key in _TLS_KEYS and mechanism is None:
         idle = not protocol.endswith("SSL") and not _is_default(TlsKeys, key, value)
         return f"the listener speaks {protocol}: remove the key" if idle else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,26 @@ def test_a_brokers_listener_for_http_has_a_name_of_its_own() -> None:
     secured = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"}
     with pytest.raises(ConfigError, match="no protocol for HTTP, while other listeners"):
         make_config({**BROKER, **secured, "http.listener": "HTTP://:9095"})
+
+
+@pytest.mark.req("S8")
+@pytest.mark.parametrize(
+    ("protocol", "changes", "complaint"),
+    [
+        ("SSL", {}, "the listener HTTP speaks TLS without a certificate"),
+        ("SASL_PLAINTEXT", {}, "sasl.enabled.mechanisms is empty, but HTTP speaks"),
+        ("SASL_PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN"}, "nobody can log in by PLAIN"),
+        ("PLAINTEXT", {"listener.name.http.max.connections": "5"}, "http.listener has no such"),
+    ],
+    ids=["certificate", "mechanisms", "users", "bound"],
+)
+def test_a_brokers_listener_for_http_has_what_its_protocol_needs_and_no_key_for_nothing(
+    protocol: str, changes: dict[str, str], complaint: str
+) -> None:
+    protocols = f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,HTTP:{protocol}"
+    http = {"http.listener": "HTTP://:9095", "listener.security.protocol.map": protocols}
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        make_config({**BROKER, **http, **changes})
 
 
 def test_missing_key() -> None:
