@@ -67,10 +67,13 @@ class ListenerConfigs:
         Raises KafkaError(INVALID_REQUEST), as Apache Kafka does, with the key and the reason.
         """
         of_all, own = ({}, {}) if self._image is None else self._stored(self._image)
-        configs = (of_all, proposed) if one_broker else (proposed, own)
-        overrides = connection_overrides(*configs)
+        of_all, own = (of_all, proposed) if one_broker else (proposed, own)
+        overrides = self._known(connection_overrides(of_all, own))
+        if one_broker:
+            overrides |= connection_overrides(own)
         try:
-            newest = self._updated(overrides if one_broker else self._known(overrides))
+            newest = self._updated(overrides)
+            self._check_effect(overrides)
             former = self._updated(self._overrides)
             for listener in self._config.broker_listeners:
                 settings = newest.listener_security(listener.name).tls
@@ -86,12 +89,18 @@ class ListenerConfigs:
         return image.config(BROKER_RESOURCE, ""), own
 
     def _known(self, overrides: Mapping[str, str]) -> dict[str, str]:
-        """Leave out the keys of listeners that this broker does not have."""
+        """Leave out the keys of listeners that are not of Kafka's protocol, or not here."""
+        names = {listener.name for listener in self._config.broker_listeners}
         return {
             name: value
             for name, value in overrides.items()
-            if dynamic_listener_key(name) is None or self._config.listener_of(name) is not None
+            if dynamic_listener_key(name) is None or self._config.listener_of(name) in names
         }
+
+    def _check_effect(self, overrides: Mapping[str, str]) -> None:
+        """Raise ConfigError for a key of another listener, such as that of controllers."""
+        for name in sorted(overrides.keys() - self._known(overrides).keys()):
+            raise ConfigError(f"{name}: only listeners of the broker itself change while it runs")
 
     def _updated(self, overrides: Mapping[str, str]) -> NodeConfig:
         """Return the broker's configuration with these; ConfigError if they cannot be in force."""

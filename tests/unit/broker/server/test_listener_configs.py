@@ -106,6 +106,26 @@ async def test_what_all_brokers_have_may_be_of_listeners_that_this_one_lacks(
         await configs.check({key: "5"}, one_broker=False)
         change(broker, key, "5", name="")
         assert broker.events("listener_configs_not_applied") == []
+        # It is not in the way of what this broker is given alone.
+        assert await refusal(broker, {MAX: "5"}) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("listener", ["http", "controller"])
+async def test_only_listeners_of_the_broker_itself_take_up_configs(
+    tmp_path: Path, listener: str
+) -> None:
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:SSL,HTTP:SSL"}
+    location = "listener.name.http.ssl.keystore.location"
+    http = {"http.listener": "HTTP://:0", location: keys(tmp_path)[LOCATION]}
+    async with running_with({**keys(tmp_path), **http, **protocols}) as broker:
+        key = f"listener.name.{listener}.ssl.keystore.location"
+        configs = broker.context.listener_configs
+        assert configs is not None
+        with pytest.raises(KafkaError, match="only listeners of the broker itself"):
+            await configs.check({key: broker.config.written[LOCATION]}, one_broker=True)
+        change(broker, key, "/x")
+        assert not broker.events("listener_configs_applied")
+        assert not broker.events("listener_configs_not_applied")
 
 
 @pytest.mark.parametrize(
