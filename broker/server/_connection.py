@@ -310,6 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox is not None:
             self._outbox.close()
             self._outbox = None
+        self._sending.clear()
         self._idle_timer.set(None)
         self._mute_timer.set(None)
         for waiting in self._unanswered:
@@ -489,7 +490,7 @@ class Connection(asyncio.BufferedProtocol):
     def hang_up(self, reason: str) -> None:
         """Close with one line in the log; what was answered still leaves."""
         if self._transport is None and self._door is not None and not self._door.is_closing:
-            self._log.warning("connection_closed", reason=reason)
+            self._report(reason)
             self._door.abort()
             return
         if self._transport is None or self._transport.is_closing() or self._ending:
