@@ -99,22 +99,29 @@ async def handle_renew(
     context: ApiContext, request: Request[wire.RenewDelegationTokenRequest]
 ) -> wire.RenewDelegationTokenResponse:
     """Have a token expire later."""
-    _check_connection(request)
     body = request.body
     renew = RenewDelegationTokenRequest(bytes(body["hmac"]), body["renew_period_ms"])
-    renewed = await ask(context, request, renew, DelegationTokenResponse, _TIMEOUT_MS)
-    return {"error_code": ErrorCode.NONE, "expiry_timestamp_ms": renewed.expires_ms}
+    return await _change(context, request, renew)
 
 
 async def handle_expire(
     context: ApiContext, request: Request[wire.ExpireDelegationTokenRequest]
 ) -> wire.ExpireDelegationTokenResponse:
     """Have a token expire at another time, or at once."""
-    _check_connection(request)
     body = request.body
     expire = ExpireDelegationTokenRequest(bytes(body["hmac"]), body["expiry_time_period_ms"])
-    expired = await ask(context, request, expire, DelegationTokenResponse, _TIMEOUT_MS)
-    return {"error_code": ErrorCode.NONE, "expiry_timestamp_ms": expired.expires_ms}
+    return await _change(context, request, expire)
+
+
+async def _change(
+    context: ApiContext,
+    request: Request[wire.RenewDelegationTokenRequest | wire.ExpireDelegationTokenRequest],
+    change: RenewDelegationTokenRequest | ExpireDelegationTokenRequest,
+) -> wire.RenewDelegationTokenResponse:
+    """Have the controller make the change; both answers are the same."""
+    _check_connection(request)
+    changed = await ask(context, request, change, DelegationTokenResponse, _TIMEOUT_MS)
+    return {"error_code": ErrorCode.NONE, "expiry_timestamp_ms": changed.expires_ms}
 
 
 def refuse_change(
