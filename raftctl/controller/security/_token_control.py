@@ -153,7 +153,7 @@ class TokenControl:
         DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH for who may not.
         """
         token, now_ms = self._find(image, request.hmac), self._wall_ms()
-        if is_over(token, now_ms):
+        if _is_over(token, now_ms):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         _check_renewer(token, requester)
         period_ms = _within(request.period_ms, self._config.token_expiry_time_ms)
@@ -172,7 +172,7 @@ class TokenControl:
         if request.period_ms < 0:
             response = replace(_response(token), expires_ms=now_ms)
             return _Decided(RemoveDelegationTokenRecord(token.token_id), response)
-        if is_over(token, now_ms):
+        if _is_over(token, now_ms):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         record = replace(token, expires_ms=min(token.max_ms, _sum(now_ms, request.period_ms)))
         return _Decided(record, _response(record))
@@ -204,11 +204,11 @@ class TokenControl:
             return []
         self._due_ms = now_ms + self._config.token_check_interval_ms
         wall_ms = self._wall_ms()
-        over = (one for one in sorted(image.tokens) if is_over(image.tokens[one], wall_ms))
+        over = (one for one in sorted(image.tokens) if _is_over(image.tokens[one], wall_ms))
         return [RemoveDelegationTokenRecord(token_id) for token_id in over]
 
 
-def is_over(token: DelegationTokenRecord, wall_ms: int) -> bool:
+def _is_over(token: DelegationTokenRecord, wall_ms: int) -> bool:
     """Return whether a token has expired."""
     return token.expires_ms < wall_ms
 
