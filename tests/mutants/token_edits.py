@@ -16,7 +16,7 @@ EDITS = (
     Edit(
         "expired_token_is_renewed",
         f"{_CONTROL}_renew",
-        "if is_over(token, now_ms):",
+        "if _is_over(token, now_ms):",
         "if False:",
         f"{_OF_CONTROL}a_token_that_is_over_can_only_be_removed",
     ),
@@ -58,14 +58,14 @@ EDITS = (
     Edit(
         "tokens_that_are_over_stay",
         f"{_CONTROL}sweep",
-        "if is_over(image.tokens[one], wall_ms)",
+        "if _is_over(image.tokens[one], wall_ms)",
         "if image.tokens[one].max_ms < wall_ms",
         f"{_OF_CONTROL}tokens_that_are_over_are_removed_at_the_next_check",
     ),
     Edit(
         "valid_tokens_are_swept",
         f"{_CONTROL}sweep",
-        "if is_over(image.tokens[one], wall_ms)",
+        "if _is_over(image.tokens[one], wall_ms)",
         "if image.tokens[one].expires_ms <= wall_ms + 1",
         _MODEL,
     ),
