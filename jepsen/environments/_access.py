@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 PLAINTEXT, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"
 SECURITY = (PLAINTEXT, SASL_PLAINTEXT, SASL_SSL)
 """What clients speak; by all but the first they log in, and rules hold."""
-CLIENT, OPERATOR = "client", "operator"
-"""The users of a test: that of the workload's clients, and a super user who administers."""
 
 
 class Rule(NamedTuple):
@@ -37,6 +35,8 @@ class AccessControl(Protocol):
 
     user: str
     """The user of the workload's clients."""
+    operator: str
+    """The super user who administers."""
 
     def entrance(self, user: str) -> Entrance:
         """Return where a user's clients begin; they log in with the newest password."""

@@ -109,13 +109,18 @@ class Environment(Machines, Protocol):
 
     @property
     def entrance(self) -> Entrance:
-        """Return these addresses, with the login of clients if the cluster asks for one."""
-        return Entrance(self.bootstrap_servers)
+        """Return these addresses, with the login of clients if the cluster asks for one.
+
+        The user of `access` has no password before the test gives it one.
+        """
+        access = self.access
+        return Entrance(self.bootstrap_servers) if access is None else access.entrance(access.user)
 
     @property
     def operator(self) -> Entrance:
         """Return the entrance of an administrator, who may do everything."""
-        return self.entrance
+        access = self.access
+        return self.entrance if access is None else access.entrance(access.operator)
 
     @property
     def access(self) -> AccessControl | None:

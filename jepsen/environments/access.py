@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from aiokafka.admin import AIOKafkaAdminClient
 
+CLIENT, OPERATOR = "client", "operator"
+"""The users of a test: that of the workload's clients, and a super user who administers."""
 MECHANISM = "SCRAM-SHA-512"
 ITERATIONS = 4096
 """The least that is allowed: a login costs as little as it may."""
@@ -156,24 +158,22 @@ class UserLogin(Login):
 class ClusterAccess(AccessControl):
     """See the module; the operator has its password before the cluster starts."""
 
+    user, operator = CLIENT, OPERATOR
+
     def __init__(
-        self,
-        bootstrap_servers: str,
-        *,
-        user: str,
-        operator: str,
-        login: Callable[[str, Passwords], UserLogin],
-        passwords: Passwords,
+        self, bootstrap_servers: str, protocol: str, passwords: Passwords, authorities: str = ""
     ) -> None:
-        """`user`: of the workload's clients; `login`: makes the login of any user."""
-        self.user = user
+        """`protocol`, `authorities`: of every user's login (`UserLogin`)."""
         self._bootstrap_servers = bootstrap_servers
-        self._operator = operator
-        self._login = login
+        self._protocol = protocol
         self._passwords = passwords
+        self._authorities = authorities
 
     def entrance(self, user: str) -> Entrance:
-        return Entrance(self._bootstrap_servers, self._login(user, self._passwords))
+        return Entrance(self._bootstrap_servers, self._login(user))
+
+    def _login(self, user: str) -> UserLogin:
+        return UserLogin(self._protocol, user, self._passwords, self._authorities)
 
     async def set_password(self, user: str) -> None:
         password = self._passwords.drawn()
@@ -190,7 +190,7 @@ class ClusterAccess(AccessControl):
         await self._done(f"rules of {user}", partial(_deleted, user=user, rules=rules))
 
     async def _done(self, what: str, ask: Callable[[AIOKafkaAdminClient], Awaitable[bool]]) -> None:
-        if not await asked(self.entrance(self._operator), ask, PATIENCE_S):
+        if not await asked(self.entrance(self.operator), ask, PATIENCE_S):
             raise ClusterError(f"{what} could not be changed in {PATIENCE_S:g} s")
 
     async def rules(self, broker_id: int | None = None) -> frozenset[tuple[str, Rule]]:
@@ -198,7 +198,7 @@ class ClusterAccess(AccessControl):
         try:
             async with (
                 asyncio.timeout(ASK_S),
-                open_admin(self.entrance(self._operator)) as admin,
+                open_admin(self.entrance(self.operator)) as admin,
             ):
                 return await _described(admin, broker_id)
         except ERRORS as error:
@@ -208,7 +208,7 @@ class ClusterAccess(AccessControl):
         password = self._passwords.former(user) if former else self._passwords.newest(user)
         if password is None:
             return None
-        settings = self._login(user, self._passwords).with_password(password)
+        settings = self._login(user).with_password(password)
         for address in self._bootstrap_servers.split(","):
             host, _, port = address.rpartition(":")
             try:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.core import Run
 from jepsen.core.spec import WORKLOADS
-from jepsen.environments import PLAINTEXT, Entrance, Environment
+from jepsen.environments import PLAINTEXT, Environment
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
 from jepsen.errors import InputError
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
 from jepsen.simulator.faults import SimMachines
-from jepsen.simulator.secured import OPERATOR, RULES, SecuredUsers
+from jepsen.simulator.secured import RULES, SecuredUsers
 from raftctl.errors import ConfigError
 from raftctl.localcluster.ports import API_VERSIONS_REQUEST
 from raftctl.metadata.features import SUPPORTED
@@ -36,6 +36,7 @@ ASK_S = 1.0
 TERMINATE_S = 20.0
 DISK_FAULTS = ("power_off", "sync_error", "write_error", "disk_full", "bit_flip")
 WIPE = "wipe"
+OPERATOR_NODE = "operator"
 CLIENTS_NODE = "jepsen"
 
 
@@ -99,17 +100,6 @@ class SimEnvironment(SimMachines, Environment):
     @property
     def access(self) -> AccessControl | None:
         return self._access
-
-    @property
-    def entrance(self) -> Entrance:
-        """See `Environment`; the workload's user has a password before it is asked for."""
-        access = self._access
-        return super().entrance if access is None else access.entrance(access.user)
-
-    @property
-    def operator(self) -> Entrance:
-        access = self._access
-        return super().operator if access is None else access.entrance(OPERATOR)
 
     @property
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
@@ -184,7 +174,7 @@ class SimEnvironment(SimMachines, Environment):
         async def operate(runtime: SimRuntime) -> bool:
             return await change_voters(runtime, controllers, self._cluster.cluster_id, request)
 
-        done: bool = await self._world.start(OPERATOR, operate).done
+        done: bool = await self._world.start(OPERATOR_NODE, operate).done
         return done
 
     async def replace_disk(self, node: str) -> None:

@@ -7,11 +7,10 @@ brokers and of the operator are on the disks of the first controllers (KIP-900).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from jepsen.environments import SASL_PLAINTEXT
-from jepsen.environments.access import ITERATIONS, MECHANISM, ClusterAccess, Passwords, UserLogin
+from jepsen.environments.access import ITERATIONS, MECHANISM, OPERATOR, ClusterAccess, Passwords
 from raftctl.metadata.records import UserScramCredentialRecord
 from raftctl.security import ANONYMOUS
 from raftctl.security.sasl.scram import HASHES, SCRAM_IDS, salted_password, scram_keys
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-BROKER, CLIENT, OPERATOR = "broker", "client", "operator"
-"""Users: of brokers, of the clients of a workload, and of its administrator."""
+BROKER = "broker"
+"""The user of brokers."""
 RULES = {
     "authorizer.class.name": "standard",
     "super.users": f"User:{BROKER};User:{OPERATOR};{ANONYMOUS}",
@@ -66,10 +65,4 @@ class SecuredUsers:
 
     def access(self, bootstrap_servers: str) -> ClusterAccess:
         """Return what changes users and rules of the cluster with these brokers."""
-        return ClusterAccess(
-            bootstrap_servers,
-            user=CLIENT,
-            operator=OPERATOR,
-            login=partial(UserLogin, SASL_PLAINTEXT),
-            passwords=self.passwords,
-        )
+        return ClusterAccess(bootstrap_servers, SASL_PLAINTEXT, self.passwords)

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from jepsen.environments import PLAINTEXT, Entrance, Environment
-from jepsen.environments._access import OPERATOR
+from jepsen.environments import PLAINTEXT, Environment
 from jepsen.environments.local import NAMESPACES
 from jepsen.environments.local._network import Network, RelayNetwork
 from jepsen.environments.local.clocks import Clocks
@@ -206,15 +205,6 @@ class LocalEnvironment(Environment):
     @property
     def bootstrap_servers(self) -> str:
         return self._cluster.layout.bootstrap
-
-    @property
-    def entrance(self) -> Entrance:
-        access = self._access
-        return Entrance(self.bootstrap_servers) if access is None else access.entrance(access.user)
-
-    @property
-    def operator(self) -> Entrance:
-        return self.entrance if self._access is None else self._access.entrance(OPERATOR)
 
     @property
     def access(self) -> AccessControl | None:

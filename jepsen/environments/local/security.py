@@ -24,8 +24,7 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
 from jepsen.environments import SASL_SSL
-from jepsen.environments._access import CLIENT, OPERATOR
-from jepsen.environments.access import ITERATIONS, MECHANISM, ClusterAccess, Passwords, UserLogin
+from jepsen.environments.access import ITERATIONS, MECHANISM, OPERATOR, ClusterAccess, Passwords
 from jepsen.environments.local.certificates import Authority
 from raftctl.cli.offline.scram_users import parse_scram_user
 from raftctl.config.security import StoreSettings, TlsSettings
@@ -170,14 +169,4 @@ class LocalSecurity(NodeTlsKeys):
 
     def access(self, bootstrap_servers: str) -> ClusterAccess:
         """Return the users and rules of the cluster at those addresses."""
-
-        def login(user: str, passwords: Passwords) -> UserLogin:
-            return UserLogin(SASL_SSL, user, passwords, str(self._trusted))
-
-        return ClusterAccess(
-            bootstrap_servers,
-            user=CLIENT,
-            operator=OPERATOR,
-            login=login,
-            passwords=self._passwords,
-        )
+        return ClusterAccess(bootstrap_servers, SASL_SSL, self._passwords, str(self._trusted))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.environments import SASL_SSL
-from jepsen.environments._access import OPERATOR
+from jepsen.environments.access import OPERATOR
 from jepsen.environments.local import security
 from jepsen.environments.local._network import RelayNetwork
 from jepsen.environments.local.security import LocalSecurity

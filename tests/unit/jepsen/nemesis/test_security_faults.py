@@ -29,8 +29,9 @@ RULES = (READ, WRITE, COMMIT)
 class Access(AccessControl):
     """Users and rules that only one broker has, which may be behind."""
 
+    user, operator = "client", "operator"
+
     def __init__(self) -> None:
-        self.user = "client"
         self.held = {(self.user, rule) for rule in RULES}
         self.passwords = ["first"]
         self.reaches = True
