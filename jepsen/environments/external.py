@@ -183,16 +183,10 @@ async def answers_kafka(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience_s: float
 ) -> bool:
     """Return whether an ApiVersions request of version 0 is answered in time, and wholly."""
-    request = struct.pack(">hhih", API_VERSIONS, 0, CORRELATION, -1)
     try:
         async with asyncio.timeout(patience_s):
-            writer.write(struct.pack(">i", len(request)) + request)
-            size, correlation = struct.unpack(">ii", await reader.readexactly(8))
-            if not (4 < size < ANSWER_BYTES_MAX and correlation == CORRELATION):
-                return False
-            await reader.readexactly(size - 4)
-            return True
-    except (TimeoutError, OSError, asyncio.IncompleteReadError):
+            return bool(await _ask(reader, writer, API_VERSIONS, 0, b""))
+    except (TimeoutError, OSError, asyncio.IncompleteReadError, ValueError):
         return False
 
 
