@@ -16,7 +16,7 @@ import typer
 
 from jepsen.cli._output import tell
 from jepsen.core.spec import CLIENTS, RunSpec, check_spec
-from jepsen.environments import PLAINTEXT, SECURITY
+from jepsen.environments import Security
 from jepsen.environments.local import NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.nemesis.plan import plan_from_json
@@ -100,7 +100,7 @@ NetworkOption = Annotated[
 SecurityOption = Annotated[
     str,
     typer.Option(
-        metavar="|".join(SECURITY),
+        metavar="|".join(Security),
         help="What clients of a new cluster speak; SASL: they log in, and rules hold.",
     ),
 ]
@@ -234,7 +234,7 @@ def _common(spec: RunSpec) -> dict[str, str]:
         "--bootstrap-servers": spec.bootstrap_servers,
         "--control": spec.control,
         "--command-config": spec.command_config,
-        "--security": "" if spec.security == PLAINTEXT else spec.security,
+        "--security": "" if spec.security == Security.PLAINTEXT else spec.security,
         "--network": "" if spec.network == RELAYS else spec.network,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from jepsen.environments import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SECURITY, ClusterSpec
+from jepsen.environments import ClusterSpec, Security
 from jepsen.environments.local import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.nemesis.plan import PACKAGES, Plan, packages_of, plan_from_json
@@ -89,8 +89,8 @@ class RunSpec:
     """Operations a second that must have succeeded, so that the run shows anything."""
     network: str = RELAYS
     """Of `local`: one of NETWORKS."""
-    security: str = PLAINTEXT
-    """What clients of a new cluster speak: one of SECURITY."""
+    security: str = Security.PLAINTEXT
+    """What clients of a new cluster speak: a name of `Security`."""
     plan: Plan | None = None
     """Faults in place of random ones; `nemesis` then names their packages (`with_plan`)."""
 
@@ -159,13 +159,13 @@ FAULTS = {
 """What can be done to the clusters of each environment; to external ones by --control alone."""
 
 
-SECURED = {"local": SASL_SSL, "sim": SASL_PLAINTEXT}
+SECURED = {"local": Security.SASL_SSL, "sim": Security.SASL_PLAINTEXT}
 """What clients speak on secured clusters of each environment."""
 
 
-def workloads_in(env: str, security: str = PLAINTEXT) -> tuple[str, ...]:
+def workloads_in(env: str, security: str = Security.PLAINTEXT) -> tuple[str, ...]:
     """Return the workloads that the environment's clusters can serve with nothing else."""
-    if security != PLAINTEXT:
+    if security != Security.PLAINTEXT:
         names = [*KAFKA_WORKLOADS, *SECURED_WORKLOADS]
     else:
         names = list(KAFKA_WORKLOADS if env == "external" else WORKLOADS)
@@ -180,13 +180,17 @@ def can_suffer(workload: str, fault: str) -> bool:
     return workload in KAFKA_WORKLOADS or fault not in USER_FAULTS
 
 
-def faults_in(env: str, control: str = "", security: str = PLAINTEXT) -> tuple[str, ...]:
+def faults_in(env: str, control: str = "", security: str = Security.PLAINTEXT) -> tuple[str, ...]:
     """Return the faults that the environment's clusters can be given."""
     known = () if env == "external" and not control else FAULTS[env]
-    return tuple(one for one in known if one not in SECURITY_FAULTS or security != PLAINTEXT)
+    return tuple(
+        one for one in known if one not in SECURITY_FAULTS or security != Security.PLAINTEXT
+    )
 
 
-def faults_ready(env: str, control: str = "", security: str = PLAINTEXT) -> tuple[str, ...]:
+def faults_ready(
+    env: str, control: str = "", security: str = Security.PLAINTEXT
+) -> tuple[str, ...]:
     """`faults_in`, without what this machine lacks the means for."""
     if env != "local":
         return faults_in(env, control, security)
@@ -274,10 +278,10 @@ def _check_network(spec: RunSpec) -> None:
 
 def _check_security(spec: RunSpec) -> None:
     option = f"--security {spec.security}"
-    if spec.security not in SECURITY:
-        raise InputError(f"{option}: choose one of {', '.join(SECURITY)}")
+    if spec.security not in tuple(Security):
+        raise InputError(f"{option}: choose one of {', '.join(Security)}")
     possible = SECURED.get(spec.env)
-    if spec.security == PLAINTEXT:
+    if spec.security == Security.PLAINTEXT:
         if spec.workload in SECURED_WORKLOADS:
             how = f"use --security {possible}" if possible else f"not with --env {spec.env}"
             raise InputError(f"{spec.workload}: its clients must log in; {how}")

@@ -3,8 +3,8 @@
 `Environment` is all that a test knows of a cluster: addresses, roles, and `Machines`, the
 primitives of faults (kill, pause, cut a link, slow a link, skew a clock, fail a disk).
 `KeyValues` is its client of keys and values. `Entrance` is where its Kafka clients begin, and how
-they log in (`Login`). `AccessControl` changes the users of a secured cluster and their rules
-(`Rule`). `ClusterSpec` says which cluster a test needs.
+they log in. `AccessControl` changes the users of a secured cluster and their rules (`Rule`).
+`ClusterSpec` says which cluster a test needs, and by `Security` what its clients speak.
 
     local      node processes on this machine
     external   any cluster that speaks Kafka's protocol, broken by a program of its owner
@@ -20,14 +20,7 @@ Invariants: faults take effect before the method returns. Repairs are idempotent
 repairs the cluster differs from a healthy one only by its history.
 """
 
-from jepsen.environments._access import (
-    PLAINTEXT,
-    SASL_PLAINTEXT,
-    SASL_SSL,
-    SECURITY,
-    AccessControl,
-    Rule,
-)
+from jepsen.environments._access import AccessControl, Rule, Security
 from jepsen.environments._base import (
     Change,
     ClusterSpec,
@@ -38,13 +31,9 @@ from jepsen.environments._base import (
     Machines,
     Quality,
 )
-from jepsen.environments._entrance import Entrance, Login
+from jepsen.environments._entrance import Entrance
 
 __all__ = [
-    "PLAINTEXT",
-    "SASL_PLAINTEXT",
-    "SASL_SSL",
-    "SECURITY",
     "AccessControl",
     "Change",
     "ClusterSpec",
@@ -53,8 +42,8 @@ __all__ = [
     "KeyValueError",
     "KeyValues",
     "Link",
-    "Login",
     "Machines",
     "Quality",
     "Rule",
+    "Security",
 ]

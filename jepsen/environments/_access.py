@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -9,9 +10,13 @@ if TYPE_CHECKING:
 
     from jepsen.environments._entrance import Entrance
 
-PLAINTEXT, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"
-SECURITY = (PLAINTEXT, SASL_PLAINTEXT, SASL_SSL)
-"""What clients speak; by all but the first they log in, and rules hold."""
+
+class Security(enum.StrEnum):
+    """What clients speak; by all but the first they log in, and rules hold."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
 
 
 class Rule(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from jepsen.environments._access import PLAINTEXT, AccessControl
+from jepsen.environments._access import AccessControl, Security
 from jepsen.environments._entrance import Entrance
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class ClusterSpec:
     """The command of the program that injects faults into an external cluster."""
     command_config: str = ""
     """The file with which clients log in to an external cluster, of Apache Kafka's tools."""
-    security: str = PLAINTEXT
-    """What clients of a cluster that is made for the test speak: one of SECURITY."""
+    security: str = Security.PLAINTEXT
+    """What clients of a cluster that is made for the test speak: a name of `Security`."""
 
 
 class Machines(Protocol):

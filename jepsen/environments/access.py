@@ -31,7 +31,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from jepsen.environments._access import SASL_SSL, AccessControl, Rule
+from jepsen.environments._access import AccessControl, Rule, Security
 from jepsen.environments._entrance import Entrance, Login
 from jepsen.environments.admin import ASK_S, ERRORS, REQUEST_TIMEOUT_MS, asked, open_admin
 from jepsen.errors import ClusterError
@@ -127,7 +127,8 @@ class UserLogin(Login):
 
     @contextlib.contextmanager
     def librdkafka(self) -> Iterator[dict[str, Any]]:
-        stores = {"ssl.ca.location": self._authorities} if self._protocol == SASL_SSL else {}
+        has_tls = self._protocol == Security.SASL_SSL
+        stores = {"ssl.ca.location": self._authorities} if has_tls else {}
         yield {
             **stores,
             "security.protocol": self._protocol,
@@ -150,7 +151,7 @@ class UserLogin(Login):
         }
 
     def context(self) -> ssl.SSLContext | None:
-        if self._protocol != SASL_SSL:
+        if self._protocol != Security.SASL_SSL:
             return None
         return ssl.create_default_context(cafile=self._authorities)
 

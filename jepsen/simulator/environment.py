@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.core import Run
 from jepsen.core.spec import WORKLOADS
-from jepsen.environments import PLAINTEXT, Environment
+from jepsen.environments import Environment, Security
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
 from jepsen.errors import InputError
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
@@ -71,7 +71,7 @@ class SimEnvironment(SimMachines, Environment):
     def __init__(self, world: World, spec: ClusterSpec) -> None:
         self._cluster = cluster = SimCluster(world, spec.controllers, spec.brokers, spec.overrides)
         self._access: ClusterAccess | None = None
-        if spec.security != PLAINTEXT:
+        if spec.security != Security.PLAINTEXT:
             users = SecuredUsers(world.random)
             cluster.overrides = {**RULES, **spec.overrides}
             cluster.broker_overrides, cluster.first_records = users.broker_keys, users.records

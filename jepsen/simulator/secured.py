@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jepsen.environments import SASL_PLAINTEXT
+from jepsen.environments import Security
 from jepsen.environments.access import ITERATIONS, MECHANISM, OPERATOR, ClusterAccess, Passwords
 from raftctl.metadata.records import UserScramCredentialRecord
 from raftctl.security import ANONYMOUS
@@ -43,9 +43,10 @@ class SecuredUsers:
     @property
     def broker_keys(self) -> dict[str, str]:
         """Keys of brokers alone."""
+        protocol = Security.SASL_PLAINTEXT
         own = f'username="{BROKER}" password="{self.passwords.newest(BROKER)}"'
         return {
-            "listener.security.protocol.map": f"PLAINTEXT:{SASL_PLAINTEXT},CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"PLAINTEXT:{protocol},CONTROLLER:PLAINTEXT",
             "sasl.enabled.mechanisms": MECHANISM,
             "sasl.mechanism.inter.broker.protocol": MECHANISM,
             f"{_OWN}.{MECHANISM.lower()}.sasl.jaas.config": f"{_MODULE} required {own};",
@@ -65,4 +66,4 @@ class SecuredUsers:
 
     def access(self, bootstrap_servers: str) -> ClusterAccess:
         """Return what changes users and rules of the cluster with these brokers."""
-        return ClusterAccess(bootstrap_servers, SASL_PLAINTEXT, self.passwords)
+        return ClusterAccess(bootstrap_servers, Security.SASL_PLAINTEXT, self.passwords)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jepsen.core.spec import RunSpec
-from jepsen.environments import SASL_PLAINTEXT
+from jepsen.environments import Security
 from jepsen.simulator import environment
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ async def rules_hold(world: World) -> None:
         concurrency=8,
         interval_s=2.0,
         seed=world.seed,
-        security=SASL_PLAINTEXT,
+        security=Security.SASL_PLAINTEXT,
     )
     world.checkers.append(CHECKER)
     await environment.run_test(world)

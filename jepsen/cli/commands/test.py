@@ -22,7 +22,7 @@ from jepsen.cli._output import (
 )
 from jepsen.core import format_faults, overall
 from jepsen.core.spec import RATE_MIN, WORKLOADS, RunSpec
-from jepsen.environments import PLAINTEXT
+from jepsen.environments import Security
 from jepsen.environments.local import RELAYS
 from jepsen.errors import InputError
 from jepsen.nemesis.plan import PACKAGES
@@ -75,7 +75,7 @@ def run(
     control: options.ControlOption = "",
     command_config: options.CommandConfigOption = "",
     network: options.NetworkOption = RELAYS,
-    security: options.SecurityOption = PLAINTEXT,
+    security: options.SecurityOption = Security.PLAINTEXT,
     kafka_home: Annotated[
         str, typer.Option(metavar="DIR", help="`verifiable`: Apache Kafka's directory.")
     ] = "",

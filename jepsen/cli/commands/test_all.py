@@ -29,7 +29,7 @@ from jepsen.cli import _options as options
 from jepsen.cli._output import INTERRUPTED, Output, OutputOption, exit_status, say, say_json, tell
 from jepsen.core import format_faults, overall
 from jepsen.core.spec import RunSpec, check_spec, faults_ready, workloads_in
-from jepsen.environments import PLAINTEXT
+from jepsen.environments import Security
 from jepsen.environments.local import RELAYS
 from jepsen.errors import ClusterError, InputError
 from jepsen.nemesis.plan import PACKAGES
@@ -315,7 +315,7 @@ def run(
     control: options.ControlOption = "",
     command_config: options.CommandConfigOption = "",
     network: options.NetworkOption = RELAYS,
-    security: options.SecurityOption = PLAINTEXT,
+    security: options.SecurityOption = Security.PLAINTEXT,
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
     resume: ResumeOption = "",

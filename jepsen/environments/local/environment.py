@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from jepsen.environments import PLAINTEXT, Environment
+from jepsen.environments import Environment, Security
 from jepsen.environments.local import NAMESPACES
 from jepsen.environments.local._network import Network, RelayNetwork
 from jepsen.environments.local.clocks import Clocks
@@ -145,7 +145,7 @@ class LocalEnvironment(Environment):
         hosts = network.hosts(spec.controllers + spec.brokers)
         # A forked node has the environment and the network of the process that it is forked from.
         self._launcher = None if skewed or hosts else NodeLauncher()
-        self._security = None if spec.security == PLAINTEXT else LocalSecurity()
+        self._security = None if spec.security == Security.PLAINTEXT else LocalSecurity()
         keys = {} if self._security is None else self._security.overrides
         wanted = local.ClusterSpec(
             spec.controllers,

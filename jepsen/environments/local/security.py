@@ -23,7 +23,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
-from jepsen.environments import SASL_SSL
+from jepsen.environments import Security
 from jepsen.environments.access import ITERATIONS, MECHANISM, OPERATOR, ClusterAccess, Passwords
 from jepsen.environments.local.certificates import Authority
 from raftctl.cli.offline.scram_users import parse_scram_user
@@ -70,7 +70,7 @@ class LocalSecurity(NodeTlsKeys):
     @property
     def overrides(self) -> dict[str, str]:
         """Return the keys of all nodes."""
-        protocols = {BROKER_LISTENER: SASL_SSL, REPLICATION: "SSL", "CONTROLLER": "SSL"}
+        protocols = {BROKER_LISTENER: Security.SASL_SSL, REPLICATION: "SSL", "CONTROLLER": "SSL"}
         return {
             "listener.security.protocol.map": ",".join(":".join(one) for one in protocols.items()),
             "ssl.keystore.type": "PEM",
@@ -169,4 +169,6 @@ class LocalSecurity(NodeTlsKeys):
 
     def access(self, bootstrap_servers: str) -> ClusterAccess:
         """Return the users and rules of the cluster at those addresses."""
-        return ClusterAccess(bootstrap_servers, SASL_SSL, self._passwords, str(self._trusted))
+        return ClusterAccess(
+            bootstrap_servers, Security.SASL_SSL, self._passwords, str(self._trusted)
+        )

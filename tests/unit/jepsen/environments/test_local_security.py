@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.environments import SASL_SSL
+from jepsen.environments import Security
 from jepsen.environments.access import OPERATOR
 from jepsen.environments.local import security
 from jepsen.environments.local._network import RelayNetwork
@@ -166,7 +166,7 @@ def test_a_user_logs_in_with_the_newest_password(made: LocalSecurity) -> None:
     assert "sasl" not in repr(entrance)
     with entrance.librdkafka() as settings:
         password = settings["sasl.password"]
-    assert settings["security.protocol"] == SASL_SSL
+    assert settings["security.protocol"] == Security.SASL_SSL
     assert password not in repr(entrance) + repr(access) + repr(vars(login))
     made._passwords.take(OPERATOR, "another")
     assert entrance.generation == 1

@@ -9,7 +9,7 @@ import pytest
 from aiokafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
 from confluent_kafka import KafkaError, KafkaException
 
-from jepsen.environments import SASL_PLAINTEXT, Entrance
+from jepsen.environments import Entrance, Security
 from jepsen.environments.access import Passwords, UserLogin
 from jepsen.workloads import WorkloadOptions
 from jepsen.workloads.sessions import SessionError, rules_of
@@ -49,7 +49,7 @@ class AioClient:
 
 
 def logged_in(passwords: Passwords) -> SessionOptions:
-    login = UserLogin(SASL_PLAINTEXT, "client", passwords)
+    login = UserLogin(Security.SASL_PLAINTEXT, "client", passwords)
     return SessionOptions(Entrance("127.0.0.1:1", login), "jepsen")
 
 
