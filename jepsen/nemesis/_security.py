@@ -46,8 +46,11 @@ class SecurityFaults:
         """Give nodes new certificates by an authority: [authority, nodes that serve them].
 
         `authority`: None for one by chance. Return [] if no node serves its own in time.
+        ClusterError for an authority that nobody trusts, as a plan may name it.
         """
         authority = authority or self._random.choice(AUTHORITIES)
+        if authority not in AUTHORITIES:
+            raise ClusterError(f"certificates: authority {authority}; choose 1 or 2")
         inject = self._environment.inject
         served = await asyncio.gather(*(inject(CERTIFICATE, [node], authority) for node in nodes))
         hit = [node for node, done in zip(nodes, served, strict=True) if done]

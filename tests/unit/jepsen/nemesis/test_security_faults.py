@@ -118,6 +118,15 @@ async def test_certificates_count_for_the_nodes_that_serve_them(
     assert (await nemesis.invoke(asked)).value == [2, ["broker-1"]]
 
 
+async def test_an_authority_that_nobody_trusts_signs_nothing(
+    cluster: Secured, nemesis: Nemesis
+) -> None:
+    done = await nemesis.invoke(op("renew-certificates", [3, ["broker-1"]]))
+    assert done.value == []
+    assert "authority 3; choose 1 or 2" in (done.error or "")
+    assert cluster.certificates == {}
+
+
 async def test_who_is_down_or_paused_gets_no_certificate(
     cluster: Secured, nemesis: Nemesis
 ) -> None:
