@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from raftctl.cli.main import BAD_INPUT, FAILED, run
-from tests.integration.clusters import running_cluster, wait_until
+from raftctl.config import write_properties
+from tests.integration.clusters import add_keys, running_cluster, wait_until
 from tests.kit.certificates import Authority
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ USERS = " ".join(f'user_{name}="{word}"' for name, word in WORDS.items())
 LOGIN = f'{MODULE} required username="node" password="{WORDS["node"]}" {USERS};'
 
 
-def secured(folder: Path) -> str:
+def secured(folder: Path) -> dict[str, str]:
     """The keys of each node, with certificates in a folder."""
     authority = Authority()
-    keys = {
+    return {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
@@ -38,7 +39,6 @@ def secured(folder: Path) -> str:
         "authorizer.class.name": "standard",
         "super.users": "User:node;User:admin;User:ANONYMOUS",
     }
-    return "\n" + "".join(f"{key}={value}\n" for key, value in keys.items())
 
 
 def properties(folder: Path, user: str, *, word: str = "", protocol: str = "SASL_SSL") -> str:
@@ -52,7 +52,7 @@ def properties(folder: Path, user: str, *, word: str = "", protocol: str = "SASL
     if protocol == "SASL_SSL":
         keys |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": f"{folder}/ca.pem"}
     path = folder / f"{user}{len(word)}{protocol}.properties"
-    path.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    path.write_text(write_properties(keys))
     path.chmod(0o600)
     return str(path)
 
@@ -97,8 +97,7 @@ def test_nodes_and_operators_log_in_to_controllers(
     with running_cluster(tmp_path / "cluster", 3, 1) as cluster:
         for node in cluster.layout.nodes:
             cluster.kill(node)
-            path = cluster.directory / node.name / "node.properties"
-            path.write_text(path.read_text() + keys)
+            add_keys(cluster, node, keys)
         for node in cluster.layout.nodes:
             cluster.start(node)
         admin = Operator(cluster, capsys, properties(folder, "admin"))
