@@ -4,7 +4,7 @@
 `Passwords` has the passwords that the users of a test have and had; they are kept in memory alone.
 `UserLogin` is the login of one of them.
 
-Sources: KIP-140 (rules), KIP-554 (credentials of SCRAM).
+Sources: KIP-140 (rules), KIP-290 (prefixes), KIP-554 (credentials of SCRAM).
 """
 
 from __future__ import annotations
@@ -49,29 +49,32 @@ ITERATIONS = 4096
 PATIENCE_S = 20.0
 _HASH, _SCRAM_ID = "sha512", 2
 _SALT_BYTES = 16
-_ANY, _ALLOW, _LITERAL, _PREFIXED = 1, 3, 3, 4
+_ANY = 1
 _ANY_HOST = "*"
-_RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional_id": 5}
+_PERMISSIONS = {"DENY": 2, "ALLOW": 3}
+_PATTERN_TYPES = {"LITERAL": 3, "PREFIXED": 4}
+_RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5}
 _OPERATIONS = {
     name: code
     for code, name in enumerate(
         (
-            "read",
-            "write",
-            "create",
-            "delete",
-            "alter",
-            "describe",
-            "cluster_action",
-            "describe_configs",
-            "alter_configs",
-            "idempotent_write",
+            "ALL",
+            "READ",
+            "WRITE",
+            "CREATE",
+            "DELETE",
+            "ALTER",
+            "DESCRIBE",
+            "CLUSTER_ACTION",
+            "DESCRIBE_CONFIGS",
+            "ALTER_CONFIGS",
+            "IDEMPOTENT_WRITE",
         ),
-        start=3,
+        start=2,
     )
 }
-_NAME_OF_RESOURCE = {code: name for name, code in _RESOURCES.items()}
-_NAME_OF_OPERATION = {code: name for name, code in _OPERATIONS.items()}
+_NAME_OF_RESOURCE = {code: name.lower() for name, code in _RESOURCE_TYPES.items()}
+_NAME_OF_OPERATION = {code: name.lower() for name, code in _OPERATIONS.items()}
 _PRINCIPAL = "User:"
 
 
@@ -228,16 +231,28 @@ class ClusterAccess(AccessControl):
 # --- requests -------------------------------------------------------------------------------------
 
 
-def _values(user: str, rule: Rule) -> tuple[int, str, int, str, str, int, int]:
+_AclValues = tuple[int, str, int, str, str, int, int]
+
+
+def acl_values(
+    permission: str, principal: str, operation: str, kind: str, pattern: str, name: str
+) -> _AclValues:
+    """Return a rule for any host, by the names of KIP-140 and KIP-290, as requests have it."""
     return (
-        _RESOURCES[rule.resource],
-        rule.name,
-        _PREFIXED if rule.prefixed else _LITERAL,
-        _PRINCIPAL + user,
+        _RESOURCE_TYPES[kind],
+        name,
+        _PATTERN_TYPES[pattern],
+        principal,
         _ANY_HOST,
-        _OPERATIONS[rule.operation],
-        _ALLOW,
+        _OPERATIONS[operation],
+        _PERMISSIONS[permission],
     )
+
+
+def _values(user: str, rule: Rule) -> _AclValues:
+    pattern = "PREFIXED" if rule.prefixed else "LITERAL"
+    operation, kind = rule.operation.upper(), rule.resource.upper()
+    return acl_values("ALLOW", _PRINCIPAL + user, operation, kind, pattern, rule.name)
 
 
 async def _created(admin: AIOKafkaAdminClient, user: str, rules: Sequence[Rule]) -> bool:
@@ -271,12 +286,12 @@ async def _described(
                 _NAME_OF_RESOURCE.get(one["resource_type"], ""),
                 one["resource_name"],
                 _NAME_OF_OPERATION.get(acl["operation"], ""),
-                one["resource_pattern_type"] == _PREFIXED,
+                one["resource_pattern_type"] == _PATTERN_TYPES["PREFIXED"],
             ),
         )
         for one in resources
         for acl in one["acls"]
-        if acl["permission_type"] == _ALLOW
+        if acl["permission_type"] == _PERMISSIONS["ALLOW"]
     )
 
 

@@ -28,6 +28,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from jepsen.checkers import ALLOWED, DENIED, check_acl, check_availability
 from jepsen.client import Client, Completion, failed, ok, unknown
+from jepsen.environments.access import acl_values
 from jepsen.errors import ClusterError
 from jepsen.generator.combinators import Cycle, Limit, UntilOk, once, phases, reserve
 from jepsen.generator.core import NOTHING, PENDING, Endless, Generator, Todo, filled
@@ -37,7 +38,7 @@ from jepsen.workloads.sessions import REQUEST_TIMEOUT_MS, create_topic
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator
 
     from aiokafka.protocol.api import Request
 
@@ -61,10 +62,6 @@ UNSAID = (-1, 7)
 ERRORS = (KafkaError, OSError, TimeoutError)
 UNSENT = (NodeNotReadyError, StaleMetadata)
 EVERYBODY = "*"
-PERMISSIONS = {"DENY": 2, "ALLOW": 3}
-OPERATIONS = {"ALL": 2, "READ": 3, "WRITE": 4}
-RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3}
-PATTERN_TYPES = {"LITERAL": 3, "PREFIXED": 4}
 ANY = 1
 
 Rule = tuple[str, str, str, str, str, str]
@@ -176,7 +173,7 @@ class AclClient(Client):
         except ERRORS as error:
             return failed(op.value, repr(error))
         try:
-            answer: Any = await client.send(broker, make(*values(op.value)))
+            answer: Any = await client.send(broker, make(*acl_values(*op.value)))
         except UNSENT as error:
             return failed(op.value, repr(error))
         except ERRORS as error:
@@ -195,7 +192,7 @@ class AclClient(Client):
             client = await self._client("")
             brokers = brokers_of(client)
             answer: Any = await client.send(
-                self._rng.choice(brokers), CreateAclsRequest(*values(rule))
+                self._rng.choice(brokers), CreateAclsRequest(*acl_values(*rule))
             )
             if any(codes(answer)):
                 return failed(None, "the mark was not acknowledged")
@@ -204,7 +201,7 @@ class AclClient(Client):
         found = await asyncio.gather(*(_shows(client, one, mark) for one in brokers))
         shown = [broker for broker, is_shown in zip(brokers, found, strict=True) if is_shown]
         with contextlib.suppress(*ERRORS):
-            await client.send(self._rng.choice(brokers), DeleteAclsRequest(*values(rule)))
+            await client.send(self._rng.choice(brokers), DeleteAclsRequest(*acl_values(*rule)))
         if op.value == "all" and len(shown) < len(self._environment.brokers):
             return failed("all", f"only {shown} show it")
         return ok(shown)
@@ -245,20 +242,6 @@ async def _shows(client: AIOKafkaClient, broker: int, principal: str) -> bool:
                     return True
                 await asyncio.sleep(PAUSE_S)
     return False
-
-
-def values(rule: Sequence[str]) -> tuple[int, str, int, str, str, int, int]:
-    """Return a rule as requests have it."""
-    permission, principal, operation, kind, pattern, name = rule
-    return (
-        RESOURCE_TYPES[kind],
-        name,
-        PATTERN_TYPES[pattern],
-        principal,
-        EVERYBODY,
-        OPERATIONS[operation],
-        PERMISSIONS[permission],
-    )
 
 
 def codes(answer: Any) -> Iterator[int]:

@@ -11,6 +11,7 @@ from aiokafka.protocol.admin import CreateAclsRequest_v1
 
 from jepsen.cli.main import BAD_ARGUMENTS, run
 from jepsen.core.spec import workloads_in
+from jepsen.environments.access import acl_values
 from jepsen.errors import ClusterError
 from jepsen.generator.core import Context, Processes, Todo
 from jepsen.history import Op, OpType
@@ -21,7 +22,6 @@ from jepsen.workloads.acl import (
     codes,
     request_for,
     rules_of,
-    values,
 )
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def test_each_administrator_has_rules_of_its_own() -> None:
 
 
 def test_a_rule_is_sent_with_the_codes_of_the_protocol() -> None:
-    assert values(RULE) == (2, "t-a", 4, "User:t-anna", "*", 3, 2)
-    assert CreateAclsRequest_v1([values(RULE)]).encode()
+    assert acl_values(*RULE) == (2, "t-a", 4, "User:t-anna", "*", 3, 2)
+    assert CreateAclsRequest_v1([acl_values(*RULE)]).encode()
 
 
 @pytest.mark.parametrize(
