@@ -174,21 +174,26 @@ class _Run:
         context: ssl.SSLContext | None,
         user: str = "",
     ) -> Judge:
-        broker, outcome = self._broker, self._outcome
+        judge = self._connected(number, chance, listener, context)
+        if context is not None:
+            await judge.link.shake()
+        if user:
+            await scripts.twins(judge, chance, user)
+        elif self._outcome.mode == "before":
+            await scripts.before(judge, chance)
+        else:
+            await scripts.during(judge, chance, scripts.plan(chance, self._broker.stores))
+        await self._finish(judge, chance)
+        return judge
+
+    def _connected(
+        self, number: int, chance: random.Random, listener: str, context: ssl.SSLContext | None
+    ) -> Judge:
+        broker = self._broker
         broker.runtime.chance = random.Random(chance.random())
         peer = (f"10.0.{number % 250}.1", 1_024 + number % 60_000)
         link = Link(broker.acceptors[listener], peer, context)
-        judge = Judge(broker, link, listener, self._hashes, self._secrets)
-        if context is not None:
-            await link.shake()
-        if user:
-            await scripts.twins(judge, chance, user)
-        elif outcome.mode == "before":
-            await scripts.before(judge, chance)
-        else:
-            await scripts.during(judge, chance, scripts.plan(chance, broker.stores))
-        await self._finish(judge, chance)
-        return judge
+        return Judge(broker, link, listener, self._hashes, self._secrets)
 
     async def _finish(self, judge: Judge, chance: random.Random) -> None:
         outcome = self._outcome
@@ -221,15 +226,12 @@ class _Run:
             return
         listener = CERTIFICATE_LISTENER if kind < 0.8 else TLS_LISTENER
         shown = chance.choice((None, stores.client, *stores.strangers))
-        broker = self._broker
-        broker.runtime.chance = random.Random(chance.random())
-        peer = (f"10.1.{number % 250}.1", 1_024 + number % 60_000)
-        link = Link(broker.acceptors[listener], peer, client_context(stores.authority.pem, shown))
-        judge = Judge(broker, link, listener, self._hashes, self._secrets)
+        context = client_context(stores.authority.pem, shown)
+        judge = self._connected(number, chance, listener, context)
         judge.name = USER if shown is stores.client else None
         if chance.random() < 0.5:
             await scripts.records(judge, chance)
-        elif await link.shake() and not link.is_ended:
+        elif await judge.link.shake() and not judge.link.is_ended:
             await scripts.before(judge, chance)
         await self._finish(judge, chance)
 
