@@ -182,8 +182,9 @@ class NodeConfig(
         http = self.http_listener
         if http is not None and self.is_controller:
             yield f"http.listener={http}: a controller has HTTP on its own listener: remove the key"
-        if http is not None and http.name in [listener.name for listener in self.listeners]:
-            yield f"http.listener={http}: {http.name} is one of listeners: give it another name"
+        taken = (*(one.name for one in self.listeners), *self.controller_listener_names)
+        if http is not None and http.name in taken:
+            yield f"http.listener={http}: {http.name} is another listener: choose a new name"
         if self.is_broker and not self.broker_listeners:
             yield "listeners has none for this broker: add PLAINTEXT://host:port"
         if not self.is_broker and self.broker_listeners:

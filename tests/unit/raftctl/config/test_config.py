@@ -168,8 +168,9 @@ def test_broker_must_not_listen_as_a_controller() -> None:
 
 
 def test_a_brokers_listener_for_http_has_a_name_of_its_own() -> None:
-    with pytest.raises(ConfigError, match=r"http\.listener=.*PLAINTEXT is one of listeners"):
-        make_config({**BROKER, "http.listener": "PLAINTEXT://:9095"})
+    for name in ("PLAINTEXT", "CONTROLLER"):
+        with pytest.raises(ConfigError, match=rf"http\.listener=.*{name} is another listener"):
+            make_config({**BROKER, "http.listener": f"{name}://:9095"})
     config = make_config({**BROKER, "http.listener": "HTTP://:9095"})
     assert str(config.http_listener) == "HTTP://127.0.0.1:9095"
     assert config.security_protocol("HTTP") == "PLAINTEXT"
