@@ -239,6 +239,8 @@ def _check_scenario(spec: RunSpec) -> None:
             f"{spec.workload}: a scenario has faults of its own: only with --env sim, "
             "and with --plan in place of --nemesis"
         )
+    if spec.security != Security.PLAINTEXT:
+        raise InputError(f"--security {spec.security}: a scenario has a cluster of its own")
 
 
 def _check_not_external(spec: RunSpec) -> None:

@@ -64,6 +64,10 @@ EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
             ["acl", "--security", "SASL_SSL", "--nemesis", "rules"],
             "--nemesis rules: only for queue",
         ),
+        (
+            ["scenario:anything", "--env", "sim", "--security", "SASL_PLAINTEXT"],
+            "--security SASL_PLAINTEXT",
+        ),
         (["queue", "--nemesis", "passwords"], "only with --security SASL_SSL"),
         (["queue", *EXTERNAL, "--nemesis", "rules"], "--control"),
         (["register", "--env", "sim", "--network", "namespaces"], "--network namespaces"),
