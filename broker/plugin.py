@@ -75,7 +75,8 @@ class KafkaBroker:
     def __init__(self, context: BrokerContext) -> None:
         config = context.config
         self._context = context
-        self._log = context.runtime.log.bind(part="broker", node_id=config.node_id)
+        self._log = context.runtime.log.bind(logger="broker", node_id=config.node_id)
+        self._requests_log = self._log.bind(logger="broker.apis")
         defaults, settings = topic_defaults(config), log_settings(config)
         logs = LogManager(context.runtime, config.log_dirs, defaults, context.fail, settings)
         self.replicas = ReplicaManager(context, logs)
@@ -108,11 +109,12 @@ class KafkaBroker:
         self._verifiers: list[Verifiers] = []
         self._limits = ConnectionLimits(config, context.fail)
         tls = NodeTls(context.runtime, self._log)
-        times = RequestTimes(context.metrics, self._log, config.slow_request_ms)
+        log = self._log.bind(logger="broker.server")
+        times = RequestTimes(context.metrics, self._requests_log, config.slow_request_ms)
         self._listeners = Listeners(
-            config, self._limits, self._log, context.runtime.sender, tls, times.sent
+            config, self._limits, log, context.runtime.sender, tls, times.sent
         )
-        self._listener_configs = ListenerConfigs(config, tls, self._reconfigure, self._log)
+        self._listener_configs = ListenerConfigs(config, tls, self._reconfigure, log)
 
     async def start(self) -> Sequence[Endpoint]:
         """Binds the listeners and recovers the logs."""
@@ -191,7 +193,7 @@ class KafkaBroker:
             verifier=self._verifier,
             groups=self._groups,
             wall_ms=self._context.runtime.wall_ms,
-            log=self._log,
+            log=self._requests_log,
             aside=self._requests.submit,
             has_session=self._has_session,
             listener_configs=self._listener_configs,

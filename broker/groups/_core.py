@@ -716,5 +716,5 @@ def group_coordinator(context: BrokerContext, replicas: Replicas) -> Coordinator
         config,
         runtime.wall_ms,
         context.fail,
-        runtime.log.bind(part="groups", node_id=config.node_id),
+        runtime.log.bind(logger="broker.groups", node_id=config.node_id),
     )

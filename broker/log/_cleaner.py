@@ -52,6 +52,7 @@ from broker.log.batches.record_batch import (
 from broker.log.segments import NO_TIMESTAMP, Segment, swap
 from raftctl.errors import KafkaError, invariant
 from raftctl.metadata.configs.topic import TopicConfig
+from raftctl.runtime.api import bind_log
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -530,7 +531,7 @@ class LogCleaner:
             # Damaged records. The same attempt would fail in every round, and as the dirtiest log
             # it would keep all others from theirs: wait until there is more to compact.
             self._refused[log] = dirt.end_offset
-            self._runtime.log.error(
+            bind_log(self._runtime, logger="broker.log").error(
                 "log_not_compacted", partition=str(log.partition), why=str(error)
             )
             return
@@ -543,7 +544,7 @@ class LogCleaner:
             return
         invariant(cleaning.end_offset <= dirt.end_offset, "no more is compacted than was decided")
         directory.cleaned[log.partition] = cleaning.end_offset
-        self._runtime.log.info(
+        bind_log(self._runtime, logger="broker.log").info(
             "log_compacted",
             partition=str(log.partition),
             to_offset=cleaning.end_offset,

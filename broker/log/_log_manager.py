@@ -33,7 +33,7 @@ from broker.types import LogDirectoryFacts, LogFacts
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.integers import LONG_MAX
 from raftctl.runtime import Slices
-from raftctl.runtime.api import replace_file
+from raftctl.runtime.api import bind_log, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -194,7 +194,7 @@ class Housekeeping:
                 continue  # The log has taken its directory offline.
             if count:
                 self._log_start_moved(log.partition)
-                self._runtime.log.info(
+                bind_log(self._runtime, logger="broker.log").info(
                     "segments_expired",
                     partition=str(log.partition),
                     segments=count,
@@ -582,7 +582,7 @@ class LogManager:
         self._home[log.partition] = home
 
     def _went_offline(self, directory: LogDirectory, error: BaseException) -> None:
-        self._runtime.log.error(
+        bind_log(self._runtime, logger="broker.log").error(
             "log_dir_offline", directory=directory.path, why=str(error), logs=len(directory.logs)
         )
         # A defect in this code would strike the next directory, too, and lose one after the other.

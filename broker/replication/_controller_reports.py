@@ -27,10 +27,13 @@ from raftctl.metadata.requests.cluster import (
     DirectoryAssignment,
 )
 from raftctl.runtime import Slices
+from raftctl.runtime.api import bind_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
+
+    from structlog.typing import FilteringBoundLogger
 
     from broker.log import LogManager
     from broker.replication.partition import IsrProposal, Partition
@@ -52,6 +55,7 @@ class _ReportQueue(ABC, Generic[R]):
     def __init__(self, context: BrokerContext, backoff_max_ms: int) -> None:
         """`backoff_max_ms` bounds the pause after refusals, which doubles from one to the next."""
         self._context = context
+        self._log = bind_log(context.runtime, logger="broker.replication")
         self._backoff_max_ms = backoff_max_ms
         # Bounded by the number of partitions: each has one report.
         self._waiting: dict[TopicPartition, R] = {}
@@ -101,6 +105,9 @@ class IsrManager(_ReportQueue["tuple[IsrProposal, Partition]"]):
         """Send the proposal with the next request."""
         # A superseded one would propose an ISR that is worked out from an older one.
         invariant(replica.state.proposal is proposal, "the open proposal is sent")
+        self._log.debug(
+            "isr_change_proposed", partition=replica.partition, members=proposal.members
+        )
         self._put(replica.partition, (proposal, replica))
 
     def invariants(self) -> None:
@@ -137,7 +144,7 @@ class IsrManager(_ReportQueue["tuple[IsrProposal, Partition]"]):
         try:
             response = await context.controller.call(request, REQUEST_TIMEOUT_MS)
         except KafkaError as error:
-            context.runtime.log.warning("isr_change_unanswered", error=error.code.name)
+            self._log.warning("isr_change_unanswered", error=error.code.name)
             return nothing
         if not isinstance(response, AlterPartitionResponse) or response.error:
             return nothing
@@ -168,16 +175,17 @@ class IsrManager(_ReportQueue["tuple[IsrProposal, Partition]"]):
             return state.proposal is proposal
         if result.error is not ErrorCode.NONE:
             again = state.proposal_refused(proposal, result.error)
-            self._log("isr_change_refused", replica, error=result.error.name, again=again)
+            error = result.error.name
+            self._log_of(replica).info("isr_change_refused", error=error, again=again)
             self._changed(replica)
             return again
         state.isr_committed(result.leader_epoch, result.partition_epoch, result.isr)
-        self._log("isr_changed", replica, isr=list(result.isr))
+        self._log_of(replica).info("isr_changed", isr=list(result.isr))
         self._changed(replica)
         return False
 
-    def _log(self, event: str, replica: Partition, **values: object) -> None:
-        self._context.runtime.log.info(event, partition=str(replica.partition), **values)
+    def _log_of(self, replica: Partition) -> FilteringBoundLogger:
+        return self._log.bind(partition=str(replica.partition))
 
 
 class DirectoryAssignments(_ReportQueue[DirectoryAssignment]):
@@ -250,7 +258,7 @@ class DirectoryAssignments(_ReportQueue[DirectoryAssignment]):
         return list(response.results)
 
     def _log_refusal(self, partition: TopicPartition, error: ErrorCode) -> None:
-        log = self._context.runtime.log
+        log = self._log
         if error is ErrorCode.KAFKA_STORAGE_ERROR:
             log.warning(
                 "replica_lost_its_log_directory",

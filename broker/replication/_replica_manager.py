@@ -45,6 +45,7 @@ from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from raftctl.metadata.records import BROKER_RESOURCE, NO_LEADER, TOPIC_RESOURCE, UNASSIGNED
 from raftctl.runtime import Slices
+from raftctl.runtime.api import bind_log
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -103,7 +104,8 @@ class ReplicaManager(LogListener):
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._deletes: Purgatory[list[DeletedRecords]] = Purgatory(self._loop)
         self._background = Background(context.fail)
-        self._changes = RoleChanges(context.runtime.log)
+        self._log = bind_log(context.runtime, logger="broker.replication")
+        self._changes = RoleChanges(self._log)
         self._new_replicas = PartitionChangeQueue(self._apply, self._changes.log_changes)
         self._changed = PartitionChangeQueue(self._apply, self._changes.log_changes)
         """Of partitions that are here; no partition is in both queues."""
@@ -253,9 +255,9 @@ class ReplicaManager(LogListener):
         Before any replica takes a log over: later no log is a stray.
         """
         for path in self._logs.keep_one(partial(_topic_id, image)):
-            self._context.runtime.log.warning("second_log_set_aside", path=path)
+            self._log.warning("second_log_set_aside", path=path)
         for partition in _strays(self._logs, image, self._broker_id):
-            self._context.runtime.log.warning("stray_log", partition=str(partition))
+            self._log.warning("stray_log", partition=str(partition))
             self._logs.delete(partition, aside=True)
 
     def _apply(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
@@ -297,7 +299,7 @@ class ReplicaManager(LogListener):
         return False
 
     def _refuse(self, partition: TopicPartition, why: str) -> None:
-        self._context.runtime.log.error("replica_offline", partition=str(partition), why=why)
+        self._log.error("replica_offline", partition=str(partition), why=why)
         self._refused.add(partition)
 
     def _lead(self, replica: Partition, image: PartitionImage) -> None:

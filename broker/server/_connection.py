@@ -265,6 +265,7 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self) -> None:
         # Its time does not run while it waits to be let in.
         self._made_at = self.active_at = self._loop.time()
+        self._log.debug("connection_begins")
         self._read(go_on=True)
         self._watch_idleness()
 
@@ -306,6 +307,8 @@ class Connection(asyncio.BufferedProtocol):
             self._report("it ended within a request")
         elif self._must_log_in:
             self._report("it closed the connection before it had authenticated")
+        else:
+            self._log_end()
         self._transport = None
         if self._outbox is not None:
             self._outbox.close()
@@ -507,6 +510,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_reported:
             self._is_reported = True
             self._log.warning("connection_closed", reason=reason)
+
+    def _log_end(self) -> None:
+        client = self._client
+        self._log.debug(
+            "connection_ends",
+            principal=str(client.principal),
+            software=client.client_software_name,
+            software_version=client.client_software_version,
+            unanswered=len(self._unanswered),
+        )
 
     def _close_if_sent(self) -> None:
         if self._transport is None or (self._outbox is not None and self._outbox.size):

@@ -219,7 +219,7 @@ class TransactionCoordinator:
             config,
             wall_ms,
             fail,
-            log.bind(part="transactions", node_id=config.node_id),
+            log.bind(logger="broker.transactions", node_id=config.node_id),
         )
         """The shards, which hold the transactional ids."""
         self.shards.on_command = self._sender.send

@@ -79,7 +79,7 @@ class Snapshots:
     def __init__(self, store: SnapshotStore, worker: Worker, log: FilteringBoundLogger) -> None:
         self._store = store
         self._worker = worker
-        self._log = log.bind(part="snapshots")
+        self._log = log.bind(logger="raftctl.snapshots")
         self._fetched: tuple[OffsetAndEpoch, MetadataImage] | None = None
         self.fetched_hash: str | None = None
         """The state hash that the snapshot saved last bears; None if it bears none."""
@@ -258,7 +258,7 @@ class Snapshotter:
         )
         self._fail = fail
         self._loop = asyncio.get_running_loop()
-        self._log = runtime.log.bind(part="snapshots")
+        self._log = runtime.log.bind(logger="raftctl.snapshots")
         self._end_offset = Offset(loader.image.offset + 1)
         """The end offset of the newest snapshot."""
         self._taken_ms = self._now_ms()

@@ -60,7 +60,7 @@ class StateHashes:
 
     def __init__(self, runtime: Runtime) -> None:
         self._append: Callable[[Record], bool] = _never
-        self._log = runtime.log.bind(part="state_hashes")
+        self._log = runtime.log.bind(logger="raftctl.snapshots")
         self._own: dict[int, _Own] = {}
         self._recorded: dict[int, str] = {}
         """Offset to the hash that the log bears, for states whose snapshot is being written."""

@@ -107,7 +107,7 @@ class ControllerService:
         self._fence = fence
         self._authorizer = authorizer
         self._loop = asyncio.get_running_loop()
-        self._log = runtime.log.bind(part="controller")
+        self._log = runtime.log.bind(logger="raftctl.controller")
         self._deferred: deque[_Deferred] = deque()
         self._deferred_requests = 0
         """The number of requests that those answer."""

@@ -59,7 +59,7 @@ class HttpListener:
     ) -> None:
         """ConfigError if what the configuration names cannot be used."""
         security = config.listener_security(address.name)
-        log = runtime.log.bind(node_id=config.node_id, listener=address.name)
+        log = runtime.log.bind(logger="raftctl.http", node_id=config.node_id, listener=address.name)
         self._authorizer = authorizer
         self._delay_s = config.connection_failed_authentication_delay_ms / 1000
         self.login_bytes_max = 0

@@ -82,7 +82,7 @@ class Node:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolves with the exception that ended the node."""
         self._runtime = runtime
-        self._log = runtime.log.bind(node_id=config.node_id)
+        self._log = runtime.log.bind(logger="raftctl", node_id=config.node_id)
         self._cleanup = contextlib.AsyncExitStack()
         self._tls = NodeTls(runtime, self._log)
         self._cleanup.callback(self._tls.close)
@@ -205,7 +205,8 @@ class Node:
     def _make_authorizer(self) -> Authorizer | None:
         """ConfigError if there is none of the configured name, or a key of its own is wrong."""
         name = self.config.authorizer_class_name
-        return load_authorizer(name, self.config.written, self._log) if name else None
+        log = self._log.bind(logger="raftctl.authorizer")
+        return load_authorizer(name, self.config.written, log) if name else None
 
     async def _check_addresses(self) -> None:
         """ConfigError if a port is taken, while nothing on disk has been touched."""

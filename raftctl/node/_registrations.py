@@ -86,7 +86,7 @@ class BrokerLifecycle:
         self._loader = loader
         self._fail = fail
         self._incarnation_id = runtime.uuid()
-        self._log = runtime.log.bind(part="broker_lifecycle")
+        self._log = runtime.log.bind(logger="raftctl.registration")
         if not counts_suspension:
             self._log.warning("session_ignores_suspension", why="the system has no CLOCK_BOOTTIME")
         self._shutting_down = False
@@ -289,7 +289,7 @@ class BrokerRunner:
         self._broker = broker
         self._lifecycle = lifecycle
         self._loader = loader
-        self._log = runtime.log.bind(part="broker_runner")
+        self._log = runtime.log.bind(logger="raftctl.registration")
         self._fail = fail
         self._task: asyncio.Task[None] | None = None
         self._publishes = False
@@ -441,7 +441,7 @@ class ControllerRegistrar(_Upkeep):
             controller_id, runtime.uuid(), cluster_id, features, settings
         )
         self._controller = controller
-        self._log = runtime.log.bind(part="controller_registrar")
+        self._log = runtime.log.bind(logger="raftctl.registration")
         self._image: MetadataImage | None = None
         self._registered_with: tuple[int, int] | None = None
         """(leader epoch, level of the metadata) at which it was acknowledged last."""
@@ -520,7 +520,7 @@ class VoterEndpoint(_Upkeep):
         super().__init__(driver, runtime, fail)
         self._voter = voter
         self._peers = peers
-        self._log = runtime.log.bind(part="voter_endpoint")
+        self._log = runtime.log.bind(logger="raftctl.registration")
         self._timeout_ms = timeout_ms
 
     @property

@@ -118,7 +118,7 @@ class Effects:
         self._handle = handle
         self._fail = fail
         self._loop = asyncio.get_running_loop()
-        self._events_log = runtime.log.bind(part="quorum")
+        self._events_log = runtime.log.bind(logger="raftctl.quorum")
         self.listeners: list[RaftListener] = []
         self.stopped = False
         """True once nothing is performed any more."""
@@ -259,6 +259,9 @@ class Effects:
     def _leader_changed(self, effect: events.LeaderChanged) -> None:
         # Also when this node leads again: what was appended in an earlier epoch is rolled back.
         self._accumulator.clear()
+        self._events_log.debug(
+            "quorum_leader_changed", epoch=effect.epoch, leader_id=effect.leader_id
+        )
         for listener in self.listeners:
             listener.on_leader_changed(effect.epoch, effect.leader_id)
 

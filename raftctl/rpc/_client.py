@@ -115,7 +115,7 @@ class RpcClient:
         client = runtime.random.getrandbits(CLIENT_BITS)
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, peer_id, client)
         self._random = runtime.random
-        self._log = bind_log(runtime, part="rpc", peer=self._peer, peer_id=peer_id)
+        self._log = bind_log(runtime, logger="raftctl.rpc", peer=self._peer, peer_id=peer_id)
         self._connect_by = None if tls is None else tls.connect
         self._session: aiohttp.ClientSession | None = None
         self._link: _Link | None = None

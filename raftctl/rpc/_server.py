@@ -91,7 +91,7 @@ class RpcServer:
         """
         self._login = login
         self._login_bytes_max = login_bytes_max
-        self._log = bind_log(runtime, part="rpc")
+        self._log = bind_log(runtime, logger="raftctl.rpc")
         self._fail = fail
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id)
         self._handlers: dict[type, Handler] = {}

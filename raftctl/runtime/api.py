@@ -257,5 +257,5 @@ def read_file(files: FileSystem, path: str) -> bytes:
 
 
 def bind_log(runtime: Runtime, **context: Any) -> FilteringBoundLogger:
-    """Return the node's logger with more context, e.g. `bind_log(runtime, part="raft")`."""
+    """Return the node's logger with more context, e.g. with `logger="raftctl.quorum"`."""
     return runtime.log.bind(**context)

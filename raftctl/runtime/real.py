@@ -32,6 +32,7 @@ import structlog
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.failures import outcome_of
+from raftctl.loggers import Level, LogLevels
 from raftctl.runtime._collector import Collector
 from raftctl.runtime.api import DirectoryLock, File, FileSystem, Sender, Worker
 
@@ -559,7 +560,6 @@ def make_log(stream: TextIO, level: str, **context: Any) -> FilteringBoundLogger
     """Return a logger that shares no configuration: JSON lines, or key=value for people at a
     terminal.
     """
-    number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -571,17 +571,8 @@ def make_log(stream: TextIO, level: str, **context: Any) -> FilteringBoundLogger
     else:
         processors.append(structlog.processors.format_exc_info)
         processors.append(structlog.processors.JSONRenderer(default=str))
-    log: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(stream),
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        context_class=dict,
-        cache_logger_on_first_use=False,
-        **context,
-    )
-    # `bind` without values turns the lazy proxy, which would look up the global configuration at
-    # each use, into the bound logger itself.
-    return log.bind()
+    levels = LogLevels(Level(logging.getLevelNamesMapping()[level.upper()]))
+    return levels.logger(structlog.WriteLogger(stream), processors, **context)
 
 
 def make_collector() -> Collector:

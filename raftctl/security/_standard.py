@@ -50,8 +50,6 @@ class StandardAuthorizer:
         self._super_users = _super_users(config.get(SUPER_USERS, ""))
         self._by_default = _BY_DEFAULT[_allows_everyone(config.get(ALLOW_EVERYONE, ""))]
         self._log = log
-        self._logs_allowed = log.is_enabled_for(logging.DEBUG)
-        self._logs_denied = log.is_enabled_for(logging.INFO)
         self._rules: Map[UUID, AccessControlEntryRecord] | None = None
         """Those that the index has; None before the first image."""
         self._index = RuleIndex()
@@ -109,8 +107,12 @@ class StandardAuthorizer:
 
     def _is_logged(self, action: Action, decision: Decision) -> bool:
         if decision.allowed:
-            return self._logs_allowed and action.log_if_allowed
-        return self._logs_denied and action.log_if_denied
+            return action.log_if_allowed and self._has_level_of(decision)
+        return self._has_level_of(decision) and action.log_if_denied
+
+    def _has_level_of(self, decision: Decision) -> bool:
+        """Whether the logger's level, which may change at any time, is that of such decisions."""
+        return self._log.is_enabled_for(logging.DEBUG if decision.allowed else logging.INFO)
 
     def _decide_prefix(self, requester: Requester, action: Action) -> Decision:
         principal, host = requester
@@ -143,7 +145,7 @@ class StandardAuthorizer:
             if len(self._by_type) >= DECISIONS_MAX:
                 self._by_type.clear()
             self._by_type[key] = decision
-        if self._logs_allowed if decision.allowed else self._logs_denied:
+        if self._has_level_of(decision):
             self._write(requester, operation, resource_type, None, decision)
         return decision.allowed
 

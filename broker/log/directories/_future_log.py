@@ -29,7 +29,7 @@ from broker.log.partition_log import create_log
 from broker.types import LogFacts
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.integers import LONG_MAX
-from raftctl.runtime.api import Buffer, replace_file
+from raftctl.runtime.api import Buffer, bind_log, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -230,7 +230,7 @@ class FutureLogs:
             self._more.clear()
 
     async def _perform(self, future: FutureLog) -> None:
-        log, partition = self._runtime.log, future.partition
+        log, partition = bind_log(self._runtime, logger="broker.log"), future.partition
         future.home.leaving[partition] = None
         future.has_begun = True
         try:

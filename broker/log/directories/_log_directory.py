@@ -30,7 +30,7 @@ from broker.log.partition_log import Flusher, fsync_marker, open_log
 from broker.types import TopicPartition
 from raftctl.errors import KafkaError, invariant
 from raftctl.runtime import Slices
-from raftctl.runtime.api import read_file
+from raftctl.runtime.api import bind_log, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -283,7 +283,9 @@ async def load(
         partial(_look, files, path, f".{runtime.uuid().hex}-stray")
     )
     for why in found.damaged:
-        runtime.log.warning("checkpoint_damaged", why=why, remedy="none is needed: it is rebuilt")
+        bind_log(runtime, logger="broker.log").warning(
+            "checkpoint_damaged", why=why, remedy="none is needed: it is rebuilt"
+        )
     directory.cleaned = found.offsets[checkpoints.CLEANED]
     more = [runtime.worker(f"recovery-{number}") for number in range(1, threads)]
     workers = [directory.worker, *more]
@@ -300,14 +302,18 @@ async def load(
             worker.close()
     unreadable = [one for one in loaded if isinstance(one, _SetAside)]
     for one in unreadable:
-        runtime.log.error("log_set_aside", partition=str(one.partition), path=one.path, why=one.why)
+        bind_log(runtime, logger="broker.log").error(
+            "log_set_aside", partition=str(one.partition), path=one.path, why=one.why
+        )
     logs = [one for one in loaded if not isinstance(one, _SetAside)]
     # What is not here any more must not be taken for all that the broker had (KIP-966).
     is_whole = not unreadable and all(log.recovered.lost_from is None for log in logs)
     directory.clean_epoch = found.clean_epoch if is_whole else NO_EPOCH
     await directory.worker.submit(partial(_mark_started, files, path, clean=found.clean))
     if found.rewrite and logs:
-        runtime.log.warning("unflushed_written_again", directory=path, logs=len(logs))
+        bind_log(runtime, logger="broker.log").warning(
+            "unflushed_written_again", directory=path, logs=len(logs)
+        )
     for log in logs:
         _log_recovery(runtime, log)
     return logs
@@ -457,7 +463,7 @@ def _mark_started(files: FileSystem, path: str, *, clean: bool) -> None:
 def _log_recovery(runtime: Runtime, log: PartitionLog) -> None:
     found = log.recovered
     if found.lost_from is not None:
-        runtime.log.error(
+        bind_log(runtime, logger="broker.log").error(
             "log_damaged",
             partition=str(log.partition),
             lost_from_offset=found.lost_from,
@@ -466,7 +472,7 @@ def _log_recovery(runtime: Runtime, log: PartitionLog) -> None:
             remedy="what was cut is fetched from the leader; a copy of it is in *.log.damaged",
         )
     if found.bytes_cut or found.indexes_rebuilt:
-        runtime.log.warning(
+        bind_log(runtime, logger="broker.log").warning(
             "log_recovered",
             partition=str(log.partition),
             bytes_cut=found.bytes_cut,

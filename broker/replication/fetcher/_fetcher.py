@@ -31,6 +31,7 @@ from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.records import NO_LEADER
 from raftctl.runtime import Deadline, Slices
+from raftctl.runtime.api import bind_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -339,7 +340,9 @@ class Fetcher:
         self._endpoint = endpoint
         self._notify_changed = changed
         self._connector = connector
-        self._log = context.runtime.log.bind(fetch_from=leader_id)
+        self._log = bind_log(
+            context.runtime, logger="broker.replication.fetcher", fetch_from=leader_id
+        )
         self._loop = asyncio.get_running_loop()
         self._followings = Followings(context.config.replica_fetch_max_bytes)
         self._changed = asyncio.Event()

@@ -22,6 +22,7 @@ from jepsen.simulator.kernel.process import current_process
 from jepsen.simulator.network import SimSender, SimTransport
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.failures import CallOutcome, outcome_of
+from raftctl.loggers import Level, LogLevels
 from raftctl.runtime.real import AVERAGED_CALLS, SHORT_CALL_S
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ T = TypeVar("T")
 
 CALLS_MAX = 10_000
 HAND_OVER_MAX_S = 0.000_1
-LOG_LEVEL_DEBUG = 10
 HANGS_AT_ONCE_CHANCE = 0.5
 """Calls of a disk that hangs do so before their first operation, or after their last."""
 QUICK_DISKS_SHARE = 0.5
@@ -169,16 +169,13 @@ class SimRuntime:
         self.files = node.disk
         self.random = stream(seed, "runtime", node.name, process.incarnation)
         self._sending = stream(seed, "sending", node.name, process.incarnation)
-        self.log: FilteringBoundLogger = structlog.wrap_logger(
+        self.log: FilteringBoundLogger = LogLevels(Level.DEBUG).logger(
             trace,
-            processors=[
+            [
                 structlog.processors.format_exc_info,
                 functools.partial(_write_to, trace, node.name),
             ],
-            wrapper_class=structlog.make_filtering_bound_logger(LOG_LEVEL_DEBUG),
-            context_class=dict,
-            cache_logger_on_first_use=False,
-        ).bind()
+        )
 
     def wall_ms(self) -> int:
         """Return milliseconds since 1970 by this node's clock."""

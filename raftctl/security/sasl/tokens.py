@@ -269,7 +269,7 @@ class TokenIssuer:
         self._keys = IssuerKeys(
             lambda: self._worker.submit(partial(read_document, url, runtime.files)),
             asyncio.get_running_loop().time,
-            runtime.log.bind(part="authentication", url=url),
+            runtime.log.bind(logger="raftctl.authentication", url=url),
             refresh_seconds=settings.jwks_endpoint_refresh_ms / 1000,
             retry_seconds=settings.jwks_endpoint_retry_backoff_ms / 1000,
             pause_seconds=settings.jwks_endpoint_retry_backoff_max_ms / 1000,

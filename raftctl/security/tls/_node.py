@@ -24,7 +24,7 @@ class NodeTls:
 
     def __init__(self, runtime: Runtime, log: FilteringBoundLogger) -> None:
         self._runtime = runtime
-        self._log = log
+        self._log = log.bind(logger="raftctl.tls")
         self.handshakes = Handshakes(runtime)
         self._contexts: list[ReloadedContext] = []
 

@@ -131,7 +131,8 @@ async def test_only_what_a_flush_may_have_lost_is_written_again() -> None:
     fsync_marker.remove(broker.disk, "/d")
     await broker.start()
     assert len(written) == 3 + 1, "the batches above the recovery point, and the length"
-    assert broker.runtime.events == [("unflushed_written_again", {"directory": "/d", "logs": 1})]
+    said = {"logger": "broker.log", "directory": "/d", "logs": 1}
+    assert broker.runtime.events == [("unflushed_written_again", said)]
     assert fsync_marker.exists(broker.disk, "/d")
 
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-import structlog
 from structlog.testing import LogCapture
 
 from broker.apis import dispatch
@@ -44,6 +43,7 @@ from broker.types import (
 )
 from raftctl.config import make_config
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.loggers import Level, LogLevels
 from raftctl.metadata.image import MetadataDelta
 from raftctl.metadata.records import (
     ConfigRecord,
@@ -338,12 +338,7 @@ class FakeBroker:
         self.contexts: list[RequestContext] = []
         self.sent: list[RequestContext] = []  # Of `contexts`, those whose answers have left.
         self.logged = LogCapture()
-        self.log: Any = structlog.wrap_logger(
-            None,
-            processors=[self.logged],
-            wrapper_class=structlog.make_filtering_bound_logger(0),
-            cache_logger_on_first_use=False,
-        )
+        self.log = LogLevels(Level.INFO).logger(None, [self.logged])
         self.metadata = Publishing()
         self.replicas = FakeReplicas(self.metadata)
         self.controller = FakeController(self.metadata)
