@@ -54,6 +54,7 @@ docs: setup
 	$(BIN)/python -m raftctl.cli.reference
 	$(BIN)/python -m tests.jepsen_reference
 	$(BIN)/python -m tests.checkers_reference
+	$(BIN)/python -m tests.monitoring
 	$(BIN)/python -m tests.requirements
 	$(BIN)/python -m tests.peers.differential.page
 	$(BIN)/python -m tests.peers.authorization.page

@@ -331,6 +331,7 @@ def test_slow_unit_tests_exist() -> None:
         "raftctl.cli.reference",
         "tests.jepsen_reference",
         "tests.checkers_reference",
+        "tests.monitoring",
         "tests.protocol_messages",
         "tests.requirements",
         "tests.peers.differential.page",
