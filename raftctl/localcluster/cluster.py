@@ -91,7 +91,8 @@ class ClusterSpec:
     controllers: int | None = None
     brokers: int | None = None
     first_port: int | None = None
-    """Brokers, then controllers listen from here on; None: any free ports."""
+    """Brokers, then controllers, then the brokers' HTTP listen from here on; None: any free
+    ports."""
     overrides: Mapping[str, str] | None = None
     hosts: Sequence[str] = ()
     """Where the controllers, then the brokers listen; empty: all on loopback."""
@@ -323,11 +324,12 @@ class LocalCluster:
         )
 
     def _check_port(self, node: LocalNode) -> None:
-        if node.host == HOST and not is_free(node.port):
-            raise ConfigError(
-                f"listeners: port {node.port} of {node.name} is in use: stop the program that "
-                "listens there, or choose another --dir or --port"
-            )
+        for port in node.ports if node.host == HOST else ():
+            if not is_free(port):
+                raise ConfigError(
+                    f"listeners: port {port} of {node.name} is in use: stop the program that "
+                    "listens there, or choose another --dir or --port"
+                )
 
     def _stop(self, nodes: Sequence[LocalNode], grace_s: float) -> list[LocalNode]:
         late = self._end(nodes, signal.SIGTERM, grace_s)
@@ -370,17 +372,23 @@ def _new_layout(spec: ClusterSpec, cluster_id: str) -> ClusterLayout:
     controllers = DEFAULT_NODES if spec.controllers is None else spec.controllers
     brokers = DEFAULT_NODES if spec.brokers is None else spec.brokers
     check_size(controllers, brokers)
-    count = controllers + brokers
+    nodes = controllers + brokers
+    count = nodes + brokers
     if spec.first_port is None:
         ports = free_ports(count)
     else:
         ports = list(range(spec.first_port, spec.first_port + count))
     layout = make_layout(
-        cluster_id, ports[brokers:], ports[:brokers], spec.overrides or {}, spec.hosts
+        cluster_id,
+        ports[brokers:nodes],
+        ports[:brokers],
+        spec.overrides or {},
+        spec.hosts,
+        ports[nodes:],
     )
-    for node in layout.nodes:
-        if not is_free(node.port):
-            raise ConfigError(f"--port {spec.first_port}: {node.port} is in use: choose another")
+    for port in (port for node in layout.nodes for port in node.ports):
+        if not is_free(port):
+            raise ConfigError(f"--port {spec.first_port}: {port} is in use: choose another")
     return layout
 
 

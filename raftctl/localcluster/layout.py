@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 BROKER_LISTENER = "PLAINTEXT"
 """What the brokers' listener is called, whatever it speaks."""
+HTTP_LISTENER = "HTTP"
+"""What a broker's listener for signs of life and metrics is called, whatever it speaks."""
 FIRST_CONTROLLER_ID = 101
 CONTROLLERS_MAX = 9
 BROKERS_MAX = 100
+HTTP_KEY = "http.listener"
 STATIC_VOTERS = "controller.quorum.voters"
 BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 STATIC_VERSION = 1
@@ -48,11 +51,24 @@ class LocalNode:
     port: int
     host: str = HOST
     """The address where it listens."""
+    http_port: int | None = None
+    """Where a broker serves HTTP; a controller does so on its one port."""
 
     @property
     def address(self) -> str:
         """`host:port`."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """All on which it listens."""
+        return (self.port,) if self.http_port is None else (self.port, self.http_port)
+
+    @property
+    def http_address(self) -> str | None:
+        """`host:port` of signs of life and metrics; None of a broker without them."""
+        port = self.port if self.role == "controller" else self.http_port
+        return None if port is None else f"{self.host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +121,37 @@ def make_layout(
     broker_ports: Sequence[int],
     overrides: Mapping[str, str],
     hosts: Sequence[str] = (),
+    http_ports: Sequence[int] = (),
 ) -> ClusterLayout:
     """Return a layout with one node per port. ConfigError if there are too few or too many nodes.
 
-    `hosts`: where the controllers, then the brokers listen; empty: all on loopback.
+    `hosts`: where the controllers, then the brokers listen; empty: all on loopback. `http_ports`:
+    where the brokers serve HTTP; empty, or where the overrides do without: nowhere.
     """
     check_size(len(controller_ports), len(broker_ports))
     controllers = _nodes("controller", FIRST_CONTROLLER_ID, controller_ports)
-    nodes = controllers + _nodes("broker", 1, broker_ports)
+    brokers = _nodes("broker", 1, broker_ports)
+    if http_ports and _serves_http(overrides):
+        pairs = zip(brokers, http_ports, strict=True)
+        brokers = tuple(replace(broker, http_port=port) for broker, port in pairs)
+    nodes = controllers + brokers
     if hosts:
         nodes = tuple(replace(node, host=host) for node, host in zip(nodes, hosts, strict=True))
     dynamic = STATIC_VOTERS not in overrides
     return ClusterLayout(cluster_id, nodes, tuple(sorted(overrides.items())), dynamic)
+
+
+def _serves_http(overrides: Mapping[str, str]) -> bool:
+    """Whether brokers have a listener for HTTP beside what the overrides say.
+
+    An open listener beside a protected one has to be asked for: by its entry in the map.
+    """
+    # Here, since other commands pay for what this module imports.
+    from raftctl.config.addresses import parse_protocols
+
+    protocols = parse_protocols(overrides.get("listener.security.protocol.map", ""))
+    is_open = set(protocols.values()) <= {"PLAINTEXT"}
+    return HTTP_KEY not in overrides and (is_open or HTTP_LISTENER in protocols)
 
 
 def initial_controllers(layout: ClusterLayout, new_id: Callable[[], str]) -> str | None:
@@ -138,6 +173,9 @@ def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> 
         one.address if layout.dynamic else f"{one.node_id}@{one.address}"
         for one in layout.controllers
     )
+    http = {}
+    if node.http_port is not None:
+        http[HTTP_KEY] = f"{HTTP_LISTENER}://{node.http_address}"
     return {
         "process.roles": node.role,
         "node.id": str(node.node_id),
@@ -145,6 +183,7 @@ def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> 
         "controller.listener.names": "CONTROLLER",
         "listeners": f"{listener}://{node.address}",
         "log.dirs": data_directory,
+        **http,
         **_LOCAL_VALUES,
         **dict(layout.overrides),
     }

@@ -29,7 +29,7 @@ from jepsen.environments.local.certificates import Authority
 from raftctl.cli.offline.scram_users import parse_scram_user
 from raftctl.config.security import StoreSettings, TlsSettings
 from raftctl.localcluster.cluster import NodeTlsKeys
-from raftctl.localcluster.layout import BROKER_LISTENER
+from raftctl.localcluster.layout import BROKER_LISTENER, HTTP_LISTENER
 from raftctl.localcluster.ports import free_ports
 
 if TYPE_CHECKING:
@@ -70,7 +70,12 @@ class LocalSecurity(NodeTlsKeys):
     @property
     def overrides(self) -> dict[str, str]:
         """Return the keys of all nodes."""
-        protocols = {BROKER_LISTENER: Security.SASL_SSL, REPLICATION: "SSL", "CONTROLLER": "SSL"}
+        protocols = {
+            BROKER_LISTENER: Security.SASL_SSL,
+            REPLICATION: "SSL",
+            "CONTROLLER": "SSL",
+            HTTP_LISTENER: "SSL",
+        }
         return {
             "listener.security.protocol.map": ",".join(":".join(one) for one in protocols.items()),
             "ssl.keystore.type": "PEM",
@@ -85,16 +90,18 @@ class LocalSecurity(NodeTlsKeys):
     def keys(self, node: LocalNode, layout: ClusterLayout) -> Mapping[str, str]:
         """See `NodeTlsKeys`; the node's first certificate is made."""
         del layout
-        ports = [node.port]
+        ports = list(node.ports)
         own = {"ssl.keystore.location": str(self._store(node.name))}
         if node.role == "broker":
             ports += free_ports(1)
             own |= {
-                "listeners": f"{BROKER_LISTENER}://{node.address},{REPLICATION}://{node.host}:{ports[1]}",
+                "listeners": f"{BROKER_LISTENER}://{node.address},{REPLICATION}://{node.host}:{ports[-1]}",
                 "inter.broker.listener.name": REPLICATION,
                 "sasl.enabled.mechanisms": MECHANISM,
                 f"listener.name.{REPLICATION.lower()}.ssl.client.auth": "required",
             }
+        if node.http_port is not None:
+            own[f"listener.name.{HTTP_LISTENER.lower()}.ssl.client.auth"] = "required"
         self._ports[node.name] = (node.host, ports)
         self._issue(node.name, 1)
         return own

@@ -82,9 +82,13 @@ def up(
     document = {
         "bootstrap_servers": cluster.layout.bootstrap,
         "cluster_id": cluster.layout.cluster_id,
-        "nodes": [dataclasses.asdict(node) for node in cluster.layout.nodes],
+        "nodes": [_node_document(node) for node in cluster.layout.nodes],
     }
     printer.show(document, f"bootstrap.servers={cluster.layout.bootstrap}")
+
+
+def _node_document(node: LocalNode) -> dict[str, Any]:
+    return {**dataclasses.asdict(node), "http_address": node.http_address}
 
 
 def down(
@@ -130,12 +134,14 @@ def status(
         if answers.best is None and answers.refusals and not watch:
             raise answers.refusals[0]
         stopped = None if cluster is None else cluster.stopped()
-        text = status_text(addresses, answers)
+        http = {} if cluster is None else _http_addresses(cluster)
+        text = status_text(addresses, answers, http)
         if stopped:
             text += "\n".join(["", *_stopped_lines(stopped, directory)])
         if watch and printer.output is Output.TABLE and typer.get_text_stream("stdout").isatty():
             say(_CLEAR_SCREEN)
-        printer.show(status_document(addresses, answers, stopped), text)
+        document = {**status_document(addresses, answers, stopped), "http": http}
+        printer.show(document, text)
         if not watch:
             raise typer.Exit(0 if answers.leader else 1)
         time.sleep(1.0)
@@ -145,6 +151,12 @@ def _stopped_lines(stopped: Mapping[str, str], directory: str) -> Iterator[str]:
     for name, why in stopped.items():
         yield f"{name} does not run: {why}"
     yield f"raftctl up --dir {directory} starts the nodes that do not run"
+
+
+def _http_addresses(cluster: LocalCluster) -> dict[str, str]:
+    """Name -> `host:port` of each node's signs of life and metrics."""
+    nodes = cluster.layout.nodes
+    return {node.name: node.http_address for node in nodes if node.http_address is not None}
 
 
 def _controller_addresses(cluster: LocalCluster | None, controllers: str) -> dict[str, str]:
@@ -181,12 +193,17 @@ def status_document(
     }
 
 
-def status_text(addresses: Mapping[str, str], status: ClusterStatus) -> str:
-    """The form for people: a verdict, then controllers, brokers."""
+def status_text(
+    addresses: Mapping[str, str], status: ClusterStatus, http: Mapping[str, str] | None = None
+) -> str:
+    """The form for people: a verdict, then controllers, brokers.
+
+    `http`: where the nodes of a local cluster serve metrics, by their names.
+    """
     best = status.best
     parts = [_verdict(status), "", _controllers_table(addresses, status)]
     if best is not None:
-        parts += [_brokers_table(best)]
+        parts += [_brokers_table(best, http or {})]
     return "\n".join(parts)
 
 
@@ -239,7 +256,7 @@ def _controllers_table(addresses: Mapping[str, str], status: ClusterStatus) -> s
     return table((*heads, *ages), rows, optional=ages)
 
 
-def _brokers_table(best: dict[str, Any]) -> str:
+def _brokers_table(best: dict[str, Any], http: Mapping[str, str]) -> str:
     lags = {replica["node_id"]: replica["lag"] for replica in best["observers"]}
     rows = [
         [
@@ -249,10 +266,13 @@ def _brokers_table(best: dict[str, Any]) -> str:
             broker["leaders"],
             broker["replicas"],
             lags.get(broker["broker_id"]),
+            *([http.get(f"broker-{broker['broker_id']}")] if http else ()),
         ]
         for broker in best["brokers"]
     ]
-    return table(("BROKER", "ENDPOINTS", "STATE", "LEADERS", "REPLICAS", "METADATA-LAG"), rows)
+    heads = ("BROKER", "ENDPOINTS", "STATE", "LEADERS", "REPLICAS", "METADATA-LAG")
+    last = ("HTTP",) if http else ()
+    return table((*heads, *last), rows, optional=last)
 
 
 def _broker_state(broker: dict[str, Any]) -> str:

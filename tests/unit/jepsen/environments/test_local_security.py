@@ -39,8 +39,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSecur
 
 def configured(made: LocalSecurity, role: str) -> tuple[LocalNode, dict[str, str]]:
     """A node of a new cluster, and what configures it."""
-    (first, second) = free_ports(2)
-    layout = make_layout("a-cluster", [first], [second], made.overrides)
+    first, second, third = free_ports(3)
+    layout = make_layout("a-cluster", [first], [second], made.overrides, http_ports=[third])
     node = next(one for one in layout.nodes if one.role == role)
     return node, {**node_values(layout, node, "/data"), **made.keys(node, layout)}
 

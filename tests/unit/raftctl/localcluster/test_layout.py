@@ -63,6 +63,38 @@ def test_nodes_listen_at_the_addresses_that_they_are_given_controllers_first() -
     assert layout_from_json(layout_to_json(layout)) == layout
 
 
+def test_brokers_serve_http_on_ports_of_their_own() -> None:
+    layout = make_layout("id", [7101], [7001, 7002], {}, http_ports=[7201, 7202])
+    assert [node.http_address for node in layout.nodes] == [
+        "127.0.0.1:7101",
+        "127.0.0.1:7201",
+        "127.0.0.1:7202",
+    ]
+    config = make_config(node_values(layout, layout.node("broker-2"), "/data"))
+    assert str(config.http_listener) == "HTTP://127.0.0.1:7202"
+    assert make_config(node_values(layout, layout.nodes[0], "/data")).http_listener is None
+    assert layout_from_json(layout_to_json(layout)) == layout
+
+
+@pytest.mark.parametrize(
+    ("overrides", "http_port"),
+    [
+        ({"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:SSL"}, None),
+        ({"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:SSL,HTTP:SSL"}, 7201),
+        ({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, 7201),
+        ({"http.listener": ""}, None),
+    ],
+)
+def test_no_open_listener_stands_beside_protected_ones(
+    overrides: dict[str, str], http_port: int | None
+) -> None:
+    layout = make_layout("id", [7101], [7001], overrides, http_ports=[7201])
+    assert layout.brokers[0].http_port == http_port
+    assert ("http.listener" in node_values(layout, layout.brokers[0], "/data")) is (
+        http_port is not None or "http.listener" in overrides
+    )
+
+
 @pytest.mark.req("Q7")
 def test_voters_are_known_by_the_directories_that_the_formatting_names() -> None:
     ids = iter(("one", "two", "three"))
@@ -128,6 +160,7 @@ def test_a_new_cluster_is_kept_and_found_again(tmp_path: Path) -> None:
     formatted: list[int] = []
     directory = tmp_path / "cluster"
     cluster = make(directory, ClusterSpec(1, 2), formatted)
+    assert len({port for node in cluster.layout.nodes for port in node.ports}) == 5
     assert formatted == [101, 1, 2]
     again = make(directory, ClusterSpec())
     assert again.layout == cluster.layout == LocalCluster.load(directory).layout

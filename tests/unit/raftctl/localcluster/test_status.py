@@ -76,6 +76,9 @@ def test_text_for_people() -> None:
     assert ["controller-102", "b", "follower", "5", "40", "41", "3", "12", "99"] in table
     assert ["controller-103", "c", "down", *["-"] * 6] in table
     assert ["2", "PLAINTEXT://127.0.0.1:9002", "fenced", "0", "3", "7"] in table
+    local = status_text(addresses, status, {"broker-2": "127.0.0.1:9202"}).splitlines()
+    row = ["2", "PLAINTEXT://127.0.0.1:9002", "fenced", "0", "3", "7", "127.0.0.1:9202"]
+    assert row in [line.split() for line in local]
 
 
 def test_document_when_nobody_answers() -> None:
