@@ -25,11 +25,11 @@ Sources: Chubby (locks, sequencers); etcd v3 (watch from a revision);
 `docs/reference/http-kv.md`, `docs/decisions/0016-leases.md`.
 """
 
+from raftctl.http_json import BODY_BYTES_MAX
 from raftctl.kv._events import KvEventLog
 from raftctl.kv._follower import KvFollower
 from raftctl.kv._http import PATH, KvApi
 from raftctl.kv._index import KeyIndex
-from raftctl.kv._json import BODY_BYTES_MAX
 from raftctl.kv._watch import KvWatches
 
 __all__ = [

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aiohttp import web
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.http_json import BadFieldError, Fields, error_response
 from raftctl.ids import uuid_text
 from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
-from raftctl.kv._json import BadFieldError, Fields, error_response
 from raftctl.kv._rights import READ, WRITE, KeyRights
 from raftctl.kv._rules import KvRules
 from raftctl.metadata.requests.kv import (

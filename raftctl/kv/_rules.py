@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.kv._json import BadFieldError
+from raftctl.http_json import BadFieldError
 from raftctl.metadata.acls import (
     KEY_OPERATIONS,
     WILDCARD,
@@ -29,7 +29,7 @@ from raftctl.metadata.requests.security import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from raftctl.kv._json import Fields
+    from raftctl.http_json import Fields
     from raftctl.kv._rights import KeyRights
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import AccessControlEntryRecord

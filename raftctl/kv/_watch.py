@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.http_json import BadFieldError, Fields, error_response
 from raftctl.integers import LONG_MAX
 from raftctl.json_values import value_fields
 from raftctl.kv._http import PATH
-from raftctl.kv._json import BadFieldError, Fields, error_response
 from raftctl.kv._rights import READ
 
 if TYPE_CHECKING:

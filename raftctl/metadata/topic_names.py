@@ -12,6 +12,8 @@ METADATA_TOPIC = "__cluster_metadata"
 """The metadata log as tools name it; its directory lies beside those of topics' partitions."""
 RESERVED = frozenset({METADATA_TOPIC})
 """Names that no topic may have: its partitions would take directories of the node's own."""
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
+"""Those that brokers write themselves; Apache Kafka's tools take the same for internal."""
 NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -8,6 +8,10 @@ A page of another site in a user's browser is kept out in two ways. A request th
 address has an `Origin`. If its own name is made to resolve to this address, the browser takes this
 node for the site: then `Host` has a name that is not the node's. An address in `Host` is as good as
 a name, since no resolver is asked for it.
+
+The console is a page of this node's own: below its path, and nowhere else, a request may have an
+`Origin`, which must be that page's. Its handlers decide what a requester may do, by the rules of
+the protocol.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from raftctl.console import API as CONSOLE_API
+from raftctl.console import PATH as CONSOLE_PATH
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.kv import PATH as KEYS_PATH
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
@@ -74,13 +80,24 @@ def own_hosts(config: NodeConfig) -> frozenset[str]:
     return frozenset(map(_normal, names))
 
 
-def no_foreign_pages(hosts: Collection[str]) -> Middleware:
-    """Return what refuses requests that a page of another site has made."""
+def no_foreign_pages(hosts: Collection[str], *, is_tls: bool = False) -> Middleware:
+    """Return what refuses requests that a page of another site has made.
+
+    `is_tls` says whether clients reach this listener by TLS.
+    """
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if "Origin" in request.headers:
-            return _refusal(403, "INVALID_REQUEST", "Origin: browsers are not served", "Origin")
+            if not _is_console(_path(request)):
+                return _refusal(403, "INVALID_REQUEST", "Origin: browsers are not served", "Origin")
+            if not _is_own_origin(request, is_tls=is_tls):
+                why = "Origin: only the console's own page is served here"
+                return _refusal(403, "INVALID_REQUEST", why, "Origin")
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if _path(request).startswith(f"{CONSOLE_API}/") and site not in ("none", "same-origin"):
+            why = "Sec-Fetch-Site: only the console's own page is served here"
+            return _refusal(403, "INVALID_REQUEST", why, "Sec-Fetch-Site")
         # Nodes name each other as they are configured, and a browser's WebSocket has an Origin.
         if _path(request) not in (*_OPEN, PATH):
             host = request.headers.get("Host", "")
@@ -96,6 +113,21 @@ def _path(request: web.Request) -> str:
     """Return the path of the route that answers, however the request has spelt it."""
     resource = request.match_info.route.resource
     return "" if resource is None else resource.canonical
+
+
+def _is_console(path: str) -> bool:
+    return path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")
+
+
+def _is_own_origin(request: web.Request, *, is_tls: bool) -> bool:
+    """Return whether the page that asks is one of the address that it asks.
+
+    Before a listener without TLS there may be a proxy that has it. The other way round, who is
+    between would put a page of `http:` before the user.
+    """
+    scheme, _, host = request.headers["Origin"].partition("://")
+    known = ("https",) if is_tls else ("http", "https")
+    return scheme in known and host.lower() == request.headers.get("Host", "").lower() != ""
 
 
 def _refusal(status: int, error: str, message: str, field: str) -> web.Response:
@@ -205,7 +237,7 @@ def http_access(authorizer: Authorizer, *, nodes_log_in: bool = False) -> Middle
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         path = _path(request)
-        if path not in elsewhere and not path.startswith(_KEYS):
+        if path not in elsewhere and not path.startswith(_KEYS) and not _is_console(path):
             operation, requester = _operation(request), requester_of(request)
             if not may(authorizer, requester, operation):
                 document = {

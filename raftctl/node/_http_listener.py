@@ -2,7 +2,7 @@
 
 Controllers have RPC on it as well. A node that is only a broker has one by `http.listener`.
 
-PLAINTEXT              everybody is ANONYMOUS; for controllers only keys have rules
+PLAINTEXT              everybody is ANONYMOUS; for controllers only keys and the console have rules
 SSL                    connections are of their certificate
 SASL_PLAINTEXT, _SSL   nodes log in over RPC, clients with each request
 """
@@ -63,7 +63,9 @@ class HttpListener:
         self._authorizer = authorizer
         self._delay_s = config.connection_failed_authentication_delay_ms / 1000
         self.login_bytes_max = 0
-        self.middlewares: list[Middleware] = [no_foreign_pages(own_hosts(config))]
+        self.middlewares: list[Middleware] = [
+            no_foreign_pages(own_hosts(config), is_tls=security.tls is not None)
+        ]
         self.wrap: Callable[[asyncio.BaseProtocol], asyncio.BaseProtocol] | None = None
         self._logins: ControllerLogins | None = None
         if security.tls is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from aiohttp import web
 
 from raftctl.admin import AdminApi, ControllerMetrics, HealthApi, PartitionCounts
+from raftctl.console import Console
 from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
@@ -143,11 +144,12 @@ class Node:
         RaftMetrics(driver, self.metrics)
         self.loader = loader = MetadataLoader(driver, replica.image, self._fail, self.features)
         self._cleanup.callback(loader.stop)
+        console = self._make_console(replica, driver, loader)
         if self.authorizer is not None:
             # Before the others, so that nobody acts on an image whose rules are not in force yet.
             loader.add_publisher(self.authorizer)
         if config.is_controller:
-            await self._start_controller(replica, driver, loader, peers)
+            await self._start_controller(replica, driver, loader, peers, console)
             self._register_controller(replica, driver, loader, peers)
             self._watch_endpoint(replica, driver, peers)
         else:
@@ -157,7 +159,7 @@ class Node:
         if plugin is not None:
             controller = self._controller_client(driver, peers)
             self._start_broker(plugin, replica, driver, loader, controller)
-            await self._serve_health(replica, loader)
+            await self._serve_http(replica, loader, console)
         self.metrics.start()
         self._cleanup.callback(self.metrics.stop)
         self._log.info("node_started", roles=",".join(config.process_roles))
@@ -251,6 +253,20 @@ class Node:
         driver.add_listener(snapshotter)
         self._cleanup.push_async_callback(snapshotter.stop)
 
+    def _make_console(
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader
+    ) -> Console:
+        return Console(
+            config=self.config,
+            cluster_id=replica.cluster_id,
+            quorum=driver,
+            loader=loader,
+            runtime=self._runtime,
+            authorizer=self.authorizer,
+            identify=requester_of,
+            fail=self._fail,
+        )
+
     def _connect(self, replica: Replica) -> Peers:
         """The ways to other nodes, made as they become known."""
         name = self.config.controller_listener_names[0]
@@ -290,7 +306,12 @@ class Node:
     # --- controller -------------------------------------------------------------------------------
 
     async def _start_controller(
-        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
+        self,
+        replica: Replica,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        peers: Peers,
+        console: Console,
     ) -> None:
         config = self.config
         first = load_first_records(self._runtime.files, config.metadata_directory)
@@ -345,6 +366,7 @@ class Node:
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         app.add_routes((*health.routes(), *api.routes()))
         self._mount_kv(app, service, driver, loader, peers)
+        console.mount(app)
         rpc.mount(app)
         runner, _ = await start_http(app, address.host, address.port, wrap=listener.wrap)
         self._cleanup.push_async_callback(runner.cleanup)
@@ -458,8 +480,8 @@ class Node:
         self._cleanup.push_async_callback(self._stop_broker, runner)
         runner.start()
 
-    async def _serve_health(self, replica: Replica, loader: MetadataLoader) -> None:
-        """Serve signs of life and metrics where a broker has a listener for them."""
+    async def _serve_http(self, replica: Replica, loader: MetadataLoader, console: Console) -> None:
+        """Serve signs of life, metrics and the console where a broker has a listener for them."""
         address, node_id = self.config.http_listener, self.config.node_id
         if address is None:
             return
@@ -469,8 +491,9 @@ class Node:
             return loader.caught_up and broker is not None and not broker.fenced
 
         listener = await self._http_listener(address, replica, loader, (b"", 0))
-        app = web.Application(middlewares=listener.middlewares)
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         app.add_routes(HealthApi(self.metrics, is_ready).routes())
+        console.mount(app)
         runner, port = await start_http(
             app, address.host, address.port, key="http.listener", wrap=listener.wrap
         )

@@ -17,6 +17,7 @@ from raftctl.cli.files import parse_overrides
 from raftctl.cli.kafka.admin import Cluster, PartitionKey, T, no_topic, parse_partition
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.ids import uuid_text
+from raftctl.metadata.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -41,8 +42,6 @@ ExcludeInternalOption = Annotated[
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 """What librdkafka takes."""
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
-"""Those that Apache Kafka's tools take for internal."""
 _BROKER_ID = re.compile(r"[0-9]{1,9}")
 MIN_ISR = "min.insync.replicas"
 TOPICS_A_REQUEST = 500

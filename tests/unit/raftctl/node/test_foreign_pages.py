@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -26,17 +27,26 @@ CONFIG = load_config(
 )
 
 
-@pytest.fixture
-async def port() -> AsyncIterator[int]:
+@asynccontextmanager
+async def listening(*, is_tls: bool = False) -> AsyncIterator[int]:
+    """Serve pages; `is_tls` is what the listener takes itself for."""
+
     async def page(request: web.Request) -> web.Response:
         return web.json_response({"path": request.path})
 
-    app = web.Application(middlewares=[no_foreign_pages(own_hosts(CONFIG)), no_logins])
-    for path in ("/page", "/healthz", "/rpc"):
+    check = no_foreign_pages(own_hosts(CONFIG), is_tls=is_tls)
+    app = web.Application(middlewares=[check, no_logins])
+    for path in ("/page", "/healthz", "/rpc", "/console/", "/console/api/overview"):
         app.router.add_get(path, page)
     runner, found = await start_http(app, "127.0.0.1", 0)
     yield found
     await runner.cleanup()
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    async with listening() as found:
+        yield found
 
 
 async def ask(port: int, path: str, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
@@ -83,6 +93,57 @@ async def test_signs_of_life_and_calls_of_nodes_have_any_name(port: int) -> None
 async def test_a_request_of_a_page_is_refused_whatever_it_asks_for(port: int, path: str) -> None:
     status, document = await ask(port, path, {"Origin": "http://evil.example.org"})
     assert (status, document["field"]) == (403, "Origin")
+
+
+@pytest.mark.req("W3")
+async def test_the_consoles_own_page_is_served(port: int) -> None:
+    own = f"127.0.0.1:{port}"
+    for origin in (f"http://{own}", f"https://{own}", f"HTTP://{own}".lower()):
+        assert (await ask(port, "/console/api/overview", {"Origin": origin}))[0] == 200
+    named = {"Host": "one.example.org", "Origin": "https://ONE.example.org"}
+    assert (await ask(port, "/console/api/overview", named))[0] == 200
+    assert (await ask(port, "/page", {"Origin": f"http://{own}"}))[0] == 403
+
+
+@pytest.mark.req("W3")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example.org"},
+        {"Origin": "null"},
+        {"Origin": ""},
+        {"Origin": "http://"},
+        {"Origin": "http://127.0.0.1"},
+        {"Origin": "file://127.0.0.1:{port}"},
+        {"Origin": "http://one.example.org", "Host": "two.example.org"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+async def test_the_console_serves_no_page_of_another_site(
+    port: int, headers: dict[str, str]
+) -> None:
+    sent = {name: value.format(port=port) for name, value in headers.items()}
+    status, document = await ask(port, "/console/api/overview", sent)
+    assert (status, document["error"]) == (403, "INVALID_REQUEST")
+
+
+@pytest.mark.req("W3")
+async def test_a_name_that_was_made_to_resolve_to_a_node_has_no_console(port: int) -> None:
+    """Then the page of the other site is of one origin with the node, for the browser."""
+    evil = "evil.example.org:9093"
+    for path in ("/console/", "/console/api/overview"):
+        status, document = await ask(port, path, {"Host": evil, "Origin": f"http://{evil}"})
+        assert (status, document["field"]) == (421, "Host")
+
+
+@pytest.mark.req("W3")
+async def test_over_tls_the_page_came_over_tls() -> None:
+    """Else who is between would put a page of his own before the user."""
+    async with listening(is_tls=True) as port:
+        own = f"127.0.0.1:{port}"
+        assert (await ask(port, "/console/api/overview", {"Origin": f"https://{own}"}))[0] == 200
+        assert (await ask(port, "/console/api/overview", {"Origin": f"http://{own}"}))[0] == 403
 
 
 @pytest.mark.req("S6", "S8")

@@ -1,4 +1,4 @@
-"""The HTTP API of keys and values as JSON: reading requests and telling errors.
+"""Requests of HTTP with fields in a query or in JSON, and their errors as JSON.
 
 Whatever is wrong with a request is answered by an object with `error`, Kafka's name of it,
 `message` and, for bad input, the `field`. `done` says if a write may have been done all the same.
@@ -27,9 +27,16 @@ _HTTP_STATUS = {
     ErrorCode.INVALID_REQUEST: 400,
     ErrorCode.INVALID_SESSION_TIMEOUT: 400,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: 403,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: 403,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: 403,
     ErrorCode.SECURITY_DISABLED: 403,
+    ErrorCode.BROKER_ID_NOT_REGISTERED: 404,
+    ErrorCode.GROUP_ID_NOT_FOUND: 404,
     ErrorCode.RESOURCE_NOT_FOUND: 404,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: 404,
     ErrorCode.UNKNOWN_MEMBER_ID: 404,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.INVALID_UPDATE_VERSION: 409,
     ErrorCode.FENCED_MEMBER_EPOCH: 409,
     ErrorCode.OFFSET_OUT_OF_RANGE: 410,

@@ -1,0 +1,91 @@
+"""The console of one node: its parts, and the paths at which they answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from raftctl.console._cluster import ClusterViews
+from raftctl.console._topic_health import ClusterHealth
+from raftctl.console._topics import TopicViews
+from raftctl.console.http import API, PATH, PageFiles, answering, nothing_here, protect
+from raftctl.metadata.configs.topic import topic_defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from raftctl.config import NodeConfig
+    from raftctl.console._quorum import Quorum
+    from raftctl.console._topics import LogData, PartitionLog
+    from raftctl.console.http import Rights
+    from raftctl.loader import MetadataLoader
+    from raftctl.runtime.api import Runtime
+    from raftctl.security import Authorizer, Requester
+
+
+class NoLogData:
+    """Of a node that has no way to brokers: nothing is known of logs."""
+
+    async def topic_sizes(self, rights: Rights, topics: Sequence[str]) -> Mapping[str, int]:
+        """See `LogData`."""
+        del rights, topics
+        return {}
+
+    async def partition_logs(
+        self, rights: Rights, topic: str, partitions: Sequence[int]
+    ) -> Mapping[int, PartitionLog]:
+        """See `LogData`."""
+        del rights, topic, partitions
+        return {}
+
+
+class Console:
+    """What one node serves below /console."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        cluster_id: str,
+        quorum: Quorum,
+        loader: MetadataLoader,
+        runtime: Runtime,
+        authorizer: Authorizer | None,
+        identify: Callable[[web.Request], Requester],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`identify` returns who asks; `fail` ends the node."""
+        logs: LogData = NoLogData()
+        health = ClusterHealth(loader, topic_defaults(config), fail)
+        self._files = PageFiles("raftctl.console")
+        self._answering = answering(authorizer, identify)
+        self._cluster = ClusterViews(config, cluster_id, quorum, health, runtime)
+        self._topics = TopicViews(health, logs)
+
+    def mount(self, app: web.Application) -> None:
+        """Add the routes to the node's application, and what protects their answers."""
+        app.add_routes(self.routes())
+        app.on_response_prepare.append(protect)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes; the last ones take what no other does, so they come last."""
+        views = {
+            "overview": self._cluster.overview,
+            "topics": self._topics.topics,
+            "topics/{topic}/partitions": self._topics.partitions,
+        }
+        return [
+            web.get(PATH, _to_page),
+            web.get(f"{PATH}/", self._files.answer),
+            *(web.get(f"{API}/{path}", self._answering(view)) for path, view in views.items()),
+            web.route("*", f"{API}/{{path:.*}}", nothing_here),
+            web.get(f"{PATH}/{{file:.+}}", self._files.answer),
+            web.route("*", f"{PATH}/{{path:.*}}", nothing_here),
+        ]
+
+
+async def _to_page(request: web.Request) -> web.Response:
+    """Lead to the page. The way is relative: the path may be another before a proxy."""
+    del request
+    return web.Response(status=308, headers={"Location": "console/"})

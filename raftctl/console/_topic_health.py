@@ -1,0 +1,245 @@
+"""How well each topic is, without looking at all partitions for each question.
+
+A publisher of the loader, from the first question on: a node whose console nobody opens does
+nothing for it. Each image's counts are the last one's and what its delta changed. Where that is
+much, a part is counted in each turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from raftctl.failures import HandingTo, resolve
+from raftctl.metadata.configs.topic import TOPIC_KEYS, broker_topic_defaults
+from raftctl.metadata.records import BROKER_RESOURCE, NO_LEADER, TOPIC_RESOURCE
+from raftctl.runtime import Slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from uuid import UUID
+
+    from raftctl.loader import MetadataLoader
+    from raftctl.metadata.configs.topic import TopicConfig
+    from raftctl.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+
+MIN_ISR = "min.insync.replicas"
+_SHARED_MAX = 10_000
+
+
+class Condition(IntEnum):
+    """What a partition may be that an operator should know of; the number is a place in counts."""
+
+    OFFLINE = 0
+    """It has no leader."""
+    UNDER_MIN_ISR = 1
+    """Its ISR is too small for a produce with acks=all."""
+    UNDER_REPLICATED = 2
+    """Its ISR lacks a replica."""
+    NOT_PREFERRED = 3
+    """It has a leader, which is not its first replica."""
+    REASSIGNING = 4
+
+
+Counts = tuple[int, int, int, int, int]
+"""The number of partitions in each `Condition`."""
+
+
+class TopicHealth(NamedTuple):
+    """A topic's partitions in numbers. Equal ones are one object: most topics are well."""
+
+    partitions: int
+    replication_factor: int
+    """Of its first partition, without those that a reassignment adds."""
+    min_isr: int
+    """`min.insync.replicas` in force."""
+    counts: Counts
+
+    def count(self, condition: Condition) -> int:
+        """Return the number of partitions in a condition."""
+        return self.counts[condition]
+
+    @property
+    def has_problem(self) -> bool:
+        """True if a partition cannot be written to, or lacks a replica."""
+        return any(self.counts[: Condition.NOT_PREFERRED])
+
+
+def conditions(partition: PartitionImage, min_isr: int) -> Counts:
+    """Return 1 for each condition in which a partition is, else 0."""
+    replicas, leader, in_sync = partition.replicas, partition.leader, len(partition.isr)
+    return (
+        int(leader == NO_LEADER),
+        int(in_sync < min(min_isr, len(replicas))),
+        int(in_sync < len(replicas)),
+        int(leader not in (NO_LEADER, replicas[0])),
+        int(bool(partition.adding_replicas or partition.removing_replicas)),
+    )
+
+
+class ClusterHealth:
+    """The health of all topics of the newest image, or of one shortly before."""
+
+    def __init__(
+        self, loader: MetadataLoader, static: TopicConfig, fail: Callable[[BaseException], None]
+    ) -> None:
+        """`static` has the values of a topic by this node's file; `fail` ends the node."""
+        self._loader = loader
+        self._static = static
+        self._fail = fail
+        self._is_following = False
+        self._waiting: deque[Iterator[None]] = deque()
+        """Changes that are not counted, the first perhaps in part."""
+        self._idle: list[asyncio.Future[None]] = []
+        self._shared: dict[TopicHealth, TopicHealth] = {}
+        self._min_isr = 0
+        """Of a topic without an override; 0 before the first image."""
+        self.topics: dict[UUID, TopicHealth] = {}
+        self.partitions = 0
+        self.counts: Counts = (0, 0, 0, 0, 0)
+        """Partitions of the cluster in each condition."""
+        self.since: tuple[dict[UUID, int | None], ...] = tuple({} for _ in Condition)
+        """For each condition the topics with such partitions, the oldest first, and since when.
+        None: it was so when this began to follow."""
+        self.leaders: Counter[int] = Counter()
+        """Broker id to how many partitions it leads."""
+        self.replicas: Counter[int] = Counter()
+        """Broker id to how many replicas are assigned to it."""
+
+    async def current(self) -> MetadataImage:
+        """Return the newest image once everything of it is counted."""
+        if not self._is_following:
+            self._is_following = True
+            self._loader.add_publisher(self)
+        if self._waiting:
+            idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(idle)
+            await idle
+        return self._loader.image
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow the change to `image`."""
+        self._waiting.append(self._follow(delta, image))
+        if len(self._waiting) == 1:
+            self._count_some()
+
+    def _count_some(self) -> None:
+        with HandingTo(self._fail):
+            slices = Slices()
+            while self._waiting:
+                for _ in self._waiting[0]:
+                    if slices.is_over():
+                        asyncio.get_running_loop().call_soon(self._count_some)
+                        return
+                self._waiting.popleft()
+            idle, self._idle = self._idle, []
+            for one in idle:
+                resolve(one, None)
+
+    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
+        """Count what changed, a topic in each step."""
+        since = None if delta.image.offset < 0 else image.timestamp_ms
+        for topic in delta.deleted_topics.values():
+            self._place(topic.partitions.values(), -1)
+            self._set(topic.topic_id, None, since)
+            yield
+        again = self._with_other_configs(delta, image)
+        for topic_id, change in delta.changed_topics.items():
+            topic, before = image.topics.topics[topic_id], change.before
+            if before is None or topic_id in again:
+                self._place(() if before is None else before.partitions.values(), -1)
+                self._place(topic.partitions.values(), 1)
+                self._set(topic_id, self._look_at(topic, image), since)
+            else:
+                self._set(topic_id, self._changed(before, change.changes()), since)
+            again.discard(topic_id)
+            yield
+        for topic_id in again:
+            self._set(topic_id, self._look_at(image.topics.topics[topic_id], image), since)
+            yield
+
+    def _with_other_configs(self, delta: MetadataDelta, image: MetadataImage) -> set[UUID]:
+        """Return the topics whose `min.insync.replicas` may have changed."""
+        known, self._min_isr = self._min_isr, self._min_isr_of_brokers(image, delta)
+        if known != self._min_isr:
+            return {*image.topics.topics}
+        names = [name for kind, name in delta.changed_configs if kind == TOPIC_RESOURCE]
+        return {image.topics.ids[name] for name in names if name in image.topics.ids}
+
+    def _min_isr_of_brokers(self, image: MetadataImage, delta: MetadataDelta) -> int:
+        if self._min_isr and (BROKER_RESOURCE, "") not in delta.changed_configs:
+            return self._min_isr
+        return broker_topic_defaults(image, self._static).min_insync_replicas
+
+    def _look_at(self, topic: TopicImage, image: MetadataImage) -> TopicHealth:
+        """Return the health of a topic from all its partitions."""
+        override = image.config(TOPIC_RESOURCE, topic.name).get(MIN_ISR)
+        min_isr = self._min_isr if override is None else int(str(_PARSE(override.strip())))
+        found = _NOTHING
+        for partition in topic.partitions.values():
+            # Most partitions are well, and there are 100,000.
+            replicas, isr, leader = partition[:3]
+            if len(isr) < len(replicas) or leader != replicas[0] or partition[5] or partition[6]:
+                found = _sum(found, conditions(partition, min_isr), 1)
+        first = topic.partitions[0]
+        return TopicHealth(len(topic.partitions), len(first.stationary), min_isr, found)
+
+    def _changed(
+        self, before: TopicImage, changes: Iterable[tuple[int, PartitionImage]]
+    ) -> TopicHealth:
+        """Return the health of a topic from what it was."""
+        known = self.topics[before.topic_id]
+        found, partitions, first = known.counts, known.partitions, before.partitions[0]
+        for partition_id, after in changes:
+            was = before.partitions.get(partition_id)
+            if was is None:
+                partitions += 1
+            else:
+                self._place([was], -1)
+                found = _sum(found, conditions(was, known.min_isr), -1)
+            self._place([after], 1)
+            found = _sum(found, conditions(after, known.min_isr), 1)
+            first = after if partition_id == 0 else first
+        return TopicHealth(partitions, len(first.stationary), known.min_isr, found)
+
+    def _place(self, partitions: Iterable[PartitionImage], sign: int) -> None:
+        """Count who leads and keeps these partitions, or no more."""
+        leaders, assignments = Counter[int](), Counter[tuple[int, ...]]()
+        for partition in partitions:
+            leaders[partition[2]] += sign
+            assignments[partition[0]] += sign
+        for leader, count in leaders.items():
+            if leader != NO_LEADER:
+                self.leaders[leader] += count
+        for replicas, count in assignments.items():
+            for broker_id in replicas:
+                self.replicas[broker_id] += count
+
+    def _set(self, topic_id: UUID, health: TopicHealth | None, since: int | None) -> None:
+        """Take the health of a topic; None if it is gone."""
+        before = self.topics.pop(topic_id, _GONE)
+        after = _GONE if health is None else health
+        self.partitions += after.partitions - before.partitions
+        self.counts = _sum(_sum(self.counts, before.counts, -1), after.counts, 1)
+        if health is not None:
+            if len(self._shared) >= _SHARED_MAX:
+                self._shared.clear()
+            self.topics[topic_id] = self._shared.setdefault(health, health)
+        for condition in Condition:
+            if not after.counts[condition]:
+                self.since[condition].pop(topic_id, None)
+            elif not before.counts[condition]:
+                self.since[condition][topic_id] = since
+
+
+_NOTHING: Counts = (0, 0, 0, 0, 0)
+_GONE = TopicHealth(0, 0, 0, _NOTHING)
+_PARSE = TOPIC_KEYS[MIN_ISR].parse
+
+
+def _sum(one: Counts, other: Counts, sign: int) -> Counts:
+    a, b, c, d, e = one
+    f, g, h, i, j = other
+    return (a + sign * f, b + sign * g, c + sign * h, d + sign * i, e + sign * j)

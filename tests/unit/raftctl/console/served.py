@@ -1,0 +1,218 @@
+"""A console on this machine, whose image is made by hand."""
+
+from __future__ import annotations
+
+import io
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from raftctl.config import load_config
+from raftctl.console import Console
+from raftctl.loader import MetadataLoader
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from raftctl.metadata.records import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from raftctl.raft import QuorumStatus
+from raftctl.raft.messages import Epoch, NodeId, Offset
+from raftctl.rpc import start_http
+from raftctl.runtime.real import RealRuntime
+from raftctl.security import ANONYMOUS, Principal, Requester
+from tests.kit.authorizing import requester
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from raftctl.config import NodeConfig
+    from raftctl.metadata.records import Record
+    from raftctl.raft.batch import Batch
+    from raftctl.security import Authorizer
+
+CONFIG = (
+    "node.id=3\nprocess.roles=controller\nlog.dirs=/data\nlisteners=CONTROLLER://127.0.0.1:9093\n"
+    "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=3@127.0.0.1:9093\n"
+)
+CLUSTER_ID = "a-cluster"
+WHO = "X-Who"
+"""Header with the principal whose rights a request has."""
+
+
+class Log:
+    """A metadata log with nothing to read."""
+
+    high_watermark = Offset(0)
+
+    def read(self, offset: Offset, max_bytes: int) -> list[Batch]:
+        """There is nothing."""
+        del offset, max_bytes
+        return []
+
+
+class StubQuorum:
+    """A quorum that a test changes."""
+
+    def __init__(self) -> None:
+        self.leader_id = 3
+        self.epoch = 7
+        self.is_leader = True
+        self.now_ms = 100_000
+
+    def status(self) -> QuorumStatus:
+        return QuorumStatus(
+            self.now_ms,
+            "leader" if self.is_leader else "follower",
+            NodeId(self.leader_id),
+            Epoch(self.epoch),
+            Offset(90),
+            Offset(100),
+            (),
+            (),
+        )
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    document: Any
+    headers: Mapping[str, str]
+
+
+class Served:
+    """A console and what it shows."""
+
+    def __init__(self, authorizer: Authorizer | None, config: str) -> None:
+        self.config: NodeConfig = load_config(CONFIG + config)
+        self.loader = MetadataLoader(Log(), EMPTY_IMAGE)
+        self.quorum = StubQuorum()
+        self.lines = io.StringIO()
+        """What is logged, as JSON."""
+        self.runtime = RealRuntime(self.lines)
+        self.port = 0
+        self.console = Console(
+            config=self.config,
+            cluster_id=CLUSTER_ID,
+            quorum=self.quorum,
+            loader=self.loader,
+            runtime=self.runtime,
+            authorizer=authorizer,
+            identify=_who,
+            fail=_raise,
+        )
+        if authorizer is not None:
+            self.loader.add_publisher(authorizer)
+
+    def commit(self, *records: Record, timestamp_ms: int = 0) -> MetadataImage:
+        """Commit the records at once."""
+        before = self.loader.image
+        delta = MetadataDelta(before)
+        delta.replay_all(records, before.offset + 1)
+        image = delta.apply(before.offset + len(records), 1, timestamp_ms)
+        self.loader.publish(delta, image)
+        return image
+
+    async def ask(
+        self,
+        path: str,
+        *,
+        who: str | None = None,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        **arguments: Any,
+    ) -> Answer:
+        """The answer to a request of somebody."""
+        sent = {**({} if who is None else {WHO: who}), **(headers or {})}
+        # As it is written: a client that is no browser does not take dots out of a path.
+        url = URL(f"http://127.0.0.1:{self.port}{path}", encoded="<" not in path)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(
+                method, url, headers=sent, allow_redirects=False, **arguments
+            ) as answer,
+        ):
+            is_json = answer.content_type == "application/json"
+            document = await answer.json() if is_json else await answer.read()
+            return Answer(answer.status, document, answer.headers)
+
+    async def get(self, path: str, who: str | None = None, **query: Any) -> Any:
+        """The document of a view below the API."""
+        answer = await self.ask(f"/console/api/{path}", who=who, params=query)
+        assert answer.status == 200, answer.document
+        return answer.document
+
+    async def refused(self, path: str, who: str | None = None, **query: Any) -> tuple[int, str]:
+        """The status and error of a view that is refused."""
+        answer = await self.ask(f"/console/api/{path}", who=who, params=query)
+        return answer.status, answer.document["error"]
+
+
+@asynccontextmanager
+async def serving(authorizer: Authorizer | None = None, config: str = "") -> AsyncIterator[Served]:
+    """Serve a console for a test."""
+    served = Served(authorizer, config)
+    app = web.Application()
+    served.console.mount(app)
+    runner, served.port = await start_http(app, "127.0.0.1", 0)
+    try:
+        yield served
+    finally:
+        await runner.cleanup()
+
+
+def _who(request: web.Request) -> Requester:
+    named = request.headers.get(WHO)
+    return Requester(ANONYMOUS, "127.0.0.1") if named is None else requester(named)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def broker(broker_id: int, *, fenced: bool = False, rack: str | None = None) -> Sequence[Record]:
+    """The records of a broker with one log directory."""
+    endpoints = (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092),)
+    directories = (UUID(int=1000 + broker_id),)
+    return (
+        RegisterBrokerRecord(
+            broker_id, UUID(int=100 + broker_id), endpoints, rack, directories, fenced, False, 0
+        ),
+    )
+
+
+def fence(broker_id: int, *, fenced: bool = True) -> Record:
+    """The record that fences a broker, or lets it in."""
+    return BrokerRegistrationChangeRecord(broker_id, 0, fenced=fenced)
+
+
+def topic(name: str, *partitions: PartitionRecord) -> Sequence[Record]:
+    """The records of a topic; its id is that of its partitions."""
+    return (TopicRecord(name, partitions[0].topic_id), *partitions)
+
+
+def partition(
+    topic_id: int,
+    number: int = 0,
+    replicas: tuple[int, ...] = (1, 2, 3),
+    isr: tuple[int, ...] | None = None,
+    leader: int | None = None,
+    **fields: Any,
+) -> PartitionRecord:
+    """A partition; led by the first of its ISR."""
+    in_sync = replicas if isr is None else isr
+    led = leader if leader is not None else (in_sync[0] if in_sync else NO_LEADER)
+    return PartitionRecord(UUID(int=topic_id), number, replicas, in_sync, led, 0, 0, **fields)
+
+
+def user(name: str) -> str:
+    """The text of a principal."""
+    return str(Principal.of_user(name))
