@@ -6,6 +6,7 @@ leaders and in-sync replicas come to it as metadata images, and changes go to th
 The packages, in the order in which a request meets them:
 
     server        connections: bytes in, frames out, limits
+    envelopes     requests that nodes make for somebody else
     apis          one handler for each kind of request
     groups        consumer groups, and the offsets that they commit
     transactions  transactional ids, and the markers that end a transaction

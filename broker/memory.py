@@ -17,17 +17,30 @@ from raftctl.plugins import Broker
 from raftctl.runtime import MemoryFiles, MemoryRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
-    from raftctl.plugins import BrokerContext
+    from raftctl.plugins import BrokerClient, BrokerContext
+    from raftctl.runtime.api import Runtime
 
 REMEDY = "raise broker.memory.max.bytes, or let retention delete sooner"
 
 
 class MemoryBroker(Broker):
     """Partitions that last as long as the process; see `raftctl.plugins.Broker`."""
+
+    @staticmethod
+    def broker_client(
+        config: NodeConfig,
+        runtime: Runtime,
+        image: Callable[[], MetadataImage],
+        broker: Broker | None,
+    ) -> BrokerClient:
+        """See `KafkaBroker.broker_client`."""
+        inner = broker._broker if isinstance(broker, MemoryBroker) else None
+        return KafkaBroker.broker_client(config, runtime, image, inner)
 
     def __init__(self, context: BrokerContext) -> None:
         files = MemoryFiles(context.config.broker_memory_max_bytes, REMEDY, context.runtime.wall_ms)

@@ -13,6 +13,7 @@ from broker.apis import Serve, dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.authentication import Authenticator, Verifiers
+from broker.envelopes import EnvelopeClient, Envelopes, LocalBroker
 from broker.groups import group_coordinator
 from broker.groups.requests import ForgetTopics
 from broker.log import LogManager, dump
@@ -29,12 +30,13 @@ from raftctl.security.delegation_tokens import TokenSecret
 from raftctl.security.tls import NodeTls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
-    from raftctl.plugins import BrokerContext, LogTool
+    from raftctl.plugins import Broker, BrokerClient, BrokerContext, LogTool
+    from raftctl.runtime.api import Runtime
 
 
 FIRST_ASKED = (
@@ -71,6 +73,17 @@ class KafkaBroker:
 
     log_tool: LogTool = dump
     """Shows the partitions' files to people."""
+
+    @staticmethod
+    def broker_client(
+        config: NodeConfig,
+        runtime: Runtime,
+        image: Callable[[], MetadataImage],
+        broker: Broker | None,
+    ) -> BrokerClient:
+        """Return a way to brokers; see `raftctl.plugins.MakeClient`."""
+        local = broker.local if isinstance(broker, KafkaBroker) else None
+        return EnvelopeClient(config, runtime, image, local)
 
     def __init__(self, context: BrokerContext) -> None:
         config = context.config
@@ -157,10 +170,24 @@ class KafkaBroker:
         self._listeners.reconfigure(config)
         self.replicas.connector.reconfigure(config)
 
+    @property
+    def local(self) -> LocalBroker:
+        """This broker, as requesters of other connections meet it."""
+        config = self._context.config
+        listener = config.inter_broker_listener
+        serve = partial(dispatch, self._api_context(listener))
+        return LocalBroker(
+            serve, listener, config.security_protocol(listener), self._requests.submit
+        )
+
     def _serve_on(self, listener: str) -> Serve:
         """Return the function that serves a listener's frames."""
-        serve = partial(dispatch, self._api_context(listener))
         config, runtime = self._context.config, self._context.runtime
+        serve: Serve
+        if listener == config.inter_broker_listener:
+            serve = Envelopes(self.local, self._context.authorizer).serve
+        else:
+            serve = partial(dispatch, self._api_context(listener))
         settings = config.listener_security(listener).sasl
         if settings is None:
             return serve

@@ -8,10 +8,23 @@ of the event loop's clock. Source: Apache Kafka's RequestContext.
 from __future__ import annotations
 
 import enum
+import ipaddress
 from dataclasses import dataclass, field
 
 from raftctl.security import ANONYMOUS, Principal, Requester
 from raftctl.security.sasl import ServerMechanism
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def host_text(address: Address) -> str:
+    """Return an address as Java writes it, and rules name it: 127.0.0.1, 0:0:0:0:0:0:0:1."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        groups = address.exploded.partition("%")[0].split(":")
+        return ":".join(f"{int(group, 16):x}" for group in groups)
+    return str(address)
 
 
 class SaslStage(enum.Enum):
@@ -108,6 +121,8 @@ class RequestContext:
     api_version: int = -1
     correlation_id: int = -1
     client_id: str | None = None
+    records_bytes_max: int | None = None
+    """Of a Fetch: the records of a partition are cut there, within a batch too; None: never."""
 
     def identify(
         self, api_key: int, version: int, correlation_id: int, client_id: str | None

@@ -12,7 +12,7 @@ import enum
 
 
 class ApiKey(enum.IntEnum):
-    """The requests that the broker answers."""
+    """The requests that the broker answers; ENVELOPE only to nodes."""
 
     PRODUCE = 0
     FETCH = 1
@@ -64,6 +64,7 @@ class ApiKey(enum.IntEnum):
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
@@ -136,7 +137,7 @@ SERVED: dict[int, range] = {
     ApiKey.LIST_CONFIG_RESOURCES: range(2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
 }
-"""Api key to the versions that are answered."""
+"""Api key to the versions that are answered to every client."""
 
 
 def advertised() -> list[tuple[int, int, int]]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, cast
 from broker.apis.handler import HangUpError, Reply
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError
-from broker.request_context import ClientConnection, RequestContext, SaslState
+from broker.request_context import ClientConnection, RequestContext, SaslState, host_text
 from raftctl.errors import ConfigError, InvariantViolation, invariant
 from raftctl.metadata.records import Endpoint
 from raftctl.runtime import Deadline
@@ -574,18 +574,13 @@ def _identify(client: ClientConnection, name: str | None) -> None:
 
 
 def client_host(peer: object) -> str:
-    """Return the address as Java writes it: 127.0.0.1, 0:0:0:0:0:0:0:1."""
+    """Return the address as rules name it."""
     host = str(peer[0]) if isinstance(peer, tuple) else str(peer)
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        groups = address.exploded.split(":")
-        return ":".join(f"{int(group, 16):x}" for group in groups)
-    return str(address)
+    return host_text(address)
 
 
 def _address(peer: object) -> str:

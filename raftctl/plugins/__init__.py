@@ -3,6 +3,8 @@
     Broker             the plug-in: start, publish, drain, stop
     BrokerContext      what it is given: config, runtime, controller client, fencing state
     ControllerClient   its way to the active controller
+    BrokerClient       a node's way to brokers: requests of their protocol, as somebody
+    LazyBrokerClient   the same, by the plug-in of the configuration, loaded when it is needed
     LogTool            how it shows the files of its partitions, read-only (row L10)
     testkit            checks that any plug-in can be put to (row P2)
 
@@ -22,8 +24,10 @@ Source: `docs/how-to/write-a-broker.md`.
 """
 
 from raftctl.plugins._contract import (
+    ANY_BROKER,
     BROKER_GROUP,
     Broker,
+    BrokerClient,
     BrokerContext,
     ControllerClient,
     LogProblem,
@@ -31,12 +35,16 @@ from raftctl.plugins._contract import (
     load_broker,
     log_tools,
 )
+from raftctl.plugins._lazy_client import LazyBrokerClient
 
 __all__ = [
+    "ANY_BROKER",
     "BROKER_GROUP",
     "Broker",
+    "BrokerClient",
     "BrokerContext",
     "ControllerClient",
+    "LazyBrokerClient",
     "LogProblem",
     "LogTool",
     "load_broker",

@@ -17,7 +17,7 @@ from raftctl.config import NodeConfig
 from raftctl.errors import ConfigError
 from raftctl.metrics import Metrics
 from raftctl.runtime.api import Runtime
-from raftctl.security import Authorizer
+from raftctl.security import Authorizer, Requester
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import FileSystem
 
 BROKER_GROUP = "raftctl.brokers"
+
+MakeClient = Callable[
+    ["NodeConfig", "Runtime", "Callable[[], MetadataImage]", "Broker | None"], "BrokerClient"
+]
+"""From a node's configuration, its runtime, its newest image, and its own broker, if it has one."""
 
 
 class ControllerClient(Protocol):
@@ -70,6 +75,41 @@ class BrokerContext:
     has_session: Callable[[], bool] = lambda: True
     """True if the controller cannot have fenced this broker, as far as it heard. Else others may
     lead by now what it led, and it must not tell clients what only a leader knows."""
+
+
+ANY_BROKER = -1
+"""The id of whichever broker can be asked: brokers hand on what the controller decides."""
+
+
+class BrokerClient(Protocol):
+    """The way to brokers, for a node that shows or changes something for somebody.
+
+    A plug-in that has one gives what makes it as its attribute `broker_client`, a `MakeClient`.
+    """
+
+    async def ask(
+        self,
+        broker_id: int,
+        api: str,
+        body: Mapping[str, Any],
+        requester: Requester,
+        timeout_ms: int,
+    ) -> Mapping[str, Any]:
+        """Ask a broker, or `ANY_BROKER`, as the requester; return its response.
+
+        `api` is Kafka's name of a request, such as LIST_GROUPS. Body and response have Kafka's
+        fields in snake case, times as integers whose names end in `_ms`, of the newest version that
+        the plug-in knows. What the requester may not do the broker says in its response, as it
+        would to the requester's own connection.
+
+        Raises KafkaError: BROKER_NOT_AVAILABLE if the broker has certainly not been asked, with the
+        key to set where that is the reason; NETWORK_EXCEPTION or REQUEST_TIMED_OUT if it may have
+        done it; THROTTLING_QUOTA_EXCEEDED while a quota has the requester wait; MESSAGE_TOO_LARGE;
+        UNSUPPORTED_VERSION if the broker is of another release.
+        """
+
+    async def close(self) -> None:
+        """Close the connections."""
 
 
 class Broker(Protocol):

@@ -9,6 +9,7 @@ records as well as it reads them.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.apis.discovery import current_leader, node_endpoints
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import data as wire
+    from raftctl.runtime.api import Buffer, Piece
 
 _ISOLATION_LEVELS = (0, 1)
 _READ_COMMITTED = 1
@@ -94,6 +96,8 @@ def handle(
         more = list(found)
         if added and context.authorizer is not None:
             more = _authorized(context, request, added, more)
+        if (size := request.context.records_bytes_max) is not None:
+            whole = [replace(one, records=_cut(one.records, size)) for one in whole]
         return _answer(context, turn, [*whole, *more], added)
 
     return (
@@ -298,6 +302,24 @@ def _by_topic(named: Iterable[tuple[Key, FetchResult]]) -> list[wire.FetchableTo
         else {"topic_id": topic, "partitions": partitions}
         for topic, partitions in topics.items()
     ]
+
+
+def _cut(records: Sequence[Piece], size: int) -> list[Piece]:
+    """Return the first bytes of records, `size` at most."""
+    kept: list[Piece] = []
+    for piece in records:
+        if size <= 0:
+            break
+        whole = len(piece) <= size
+        kept.append(piece if whole else _beginning(piece, size))
+        size -= len(piece)
+    return kept
+
+
+def _beginning(piece: Piece, size: int) -> Buffer:
+    if isinstance(piece, bytes | bytearray | memoryview):
+        return memoryview(piece)[:size]
+    return piece.read(0, size)
 
 
 def _partition(index: int, result: FetchResult) -> wire.FetchResponsePartitionData:

@@ -18,6 +18,7 @@ from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, Produ
 from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.authentication import Authenticator, Verifiers
 from broker.coordinator import Coordinator
+from broker.envelopes import Envelopes, LocalBroker
 from broker.groups._core import GroupCore
 from broker.log.batches.record_batch import HEADER_BYTES, parse_header
 from broker.protocol import codec
@@ -426,6 +427,15 @@ class FakeBroker:
         ).serve
 
     def serve(self, frame: Frame, context: RequestContext) -> Response | Reply[Response]:
+        """Dispatch, or open an envelope, and keep the context."""
+        return Envelopes(self.local, self.context.authorizer).serve(frame, context)
+
+    @property
+    def local(self) -> LocalBroker:
+        """The broker as requesters of other connections meet it."""
+        return LocalBroker(self.dispatch, "PLAINTEXT", "PLAINTEXT", self.context.aside)
+
+    def dispatch(self, frame: Frame, context: RequestContext) -> Response | Reply[Response]:
         """Dispatch, and keep the context."""
         self.contexts.append(context)
         return dispatch(self.context, frame, context)

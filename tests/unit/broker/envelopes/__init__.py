@@ -1,0 +1,1 @@
+"""Requests that a node makes of brokers for somebody else."""
