@@ -94,6 +94,7 @@ class KafkaBroker:
         logs = LogManager(context.runtime, config.log_dirs, defaults, context.fail, settings)
         self.replicas = ReplicaManager(context, logs)
         """For others to read only."""
+        self.replicas.topics.register(context.metrics)
         self._metadata = MetadataCache()
         self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)
         self._internal_topics = InternalTopics(config, context.controller, self._metadata)

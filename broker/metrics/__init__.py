@@ -1,15 +1,25 @@
 """Metrics of a broker, under the names that Apache Kafka's have in Strimzi's dashboards.
 
     RequestTimes   requests by API: how many, how large, how long in each stage
+    TopicMetrics   what topics are produced and fetched; `TopicCounts` has the integers of one
+    Counts         those of the broker
+    OTHERS         the label of topics and partitions without series of their own
 
 Each class counts in plain integers where requests pass, and yields its families when a scrape asks
-(`raftctl.metrics`). Values that the broker has anyway are read then.
+(`raftctl.metrics`). Values that the broker has anyway are read then, by collectors that stand
+beside them: replicas in `broker.replication`, logs in `broker.log`.
 
-Decides: names and units. Must not know: HTTP, and how a scrape is written.
+Decides: names and units, and which topics have series. Must not know: HTTP, how a scrape is
+written, replicas and logs.
+
+Invariants: no total falls when a topic gets a series or loses it, and each record is counted in one
+series of a topic at most. Series of topics take half of the room at most that other metrics leave
+of `metrics.series.max`.
 
 Source: Apache Kafka's monitoring documentation; KIP-188.
 """
 
 from broker.metrics._requests import RequestTimes
+from broker.metrics._topics import BROKER, OTHERS, Counts, TopicCounts, TopicMetrics
 
-__all__ = ["RequestTimes"]
+__all__ = ["BROKER", "OTHERS", "Counts", "RequestTimes", "TopicCounts", "TopicMetrics"]

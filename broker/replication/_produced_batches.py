@@ -68,6 +68,7 @@ class Preparing:
             try:
                 prepared = validation.prepared_at_once(batch, replica.log.config, wall_ms)
             except KafkaError as error:
+                replica.counts.checked(error.code, len(batch))
                 prepared = error
             if prepared is None:
                 left.append(index)
@@ -98,6 +99,7 @@ class Preparing:
         try:
             return await self._worker.submit(call)
         except KafkaError as error:
+            replica.counts.checked(error.code, len(batch))
             return error
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.background import Background
 from broker.log import LogListener
+from broker.metrics import TopicCounts, TopicMetrics
 from broker.replication._controller_reports import DirectoryAssignments, IsrManager
 from broker.replication._partition_changes import (
     PartitionChangeQueue,
@@ -121,6 +122,10 @@ class ReplicaManager(LogListener):
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
         self._throttles = Throttles(self._broker_id)
+        self.topics = TopicMetrics()
+        """The counts of what is produced and fetched."""
+        self._unknown = TopicCounts(broker=self.topics.broker)
+        """Of partitions that are not here; only the broker's sums have them."""
         self._reads = Reads(
             context.config,
             self._replicas,
@@ -181,6 +186,7 @@ class ReplicaManager(LogListener):
         self._fetches.invariants()
         self._deletes.invariants()
         self._logs.invariants()
+        self.topics.invariants()
 
     async def start(self) -> None:
         """Recover the logs; partitions are served once an image names them.
@@ -343,7 +349,8 @@ class ReplicaManager(LogListener):
         )
         state.configure(log.config.min_insync_replicas)
         self._refused.discard(partition)
-        replica = self._replicas[partition] = Partition(partition, topic_id, state, log)
+        counts = self.topics.hosted(partition.topic)
+        replica = self._replicas[partition] = Partition(partition, topic_id, state, log, counts)
         return replica
 
     def _drop(self, partition: TopicPartition, topic_id: UUID) -> None:
@@ -359,6 +366,7 @@ class ReplicaManager(LogListener):
         replica = self._replicas.pop(partition, None)
         self._logs.delete(partition)
         if replica is not None:
+            self.topics.dropped(partition.topic)
             replica.state.resign()
             replica.mark_dirty()
             self._wake(partition)
@@ -420,7 +428,9 @@ class ReplicaManager(LogListener):
         for index, (partition, batch) in enumerate(entries):
             replica = self._replicas.get(partition)
             if replica is None:
-                results.append(AppendResult(self._absence(partition)))
+                error = self._absence(partition)
+                self._unknown.refused(error)
+                results.append(AppendResult(error))
                 continue
             result, end_offset = replica.append(batch, acks, now_ms, wall_ms)
             results.append(result)
@@ -482,6 +492,16 @@ class ReplicaManager(LogListener):
                 proposal = replica.state.propose_expansion(params.replica_id)
                 if proposal is not None:
                     self._isr.submit(replica, proposal)
+
+    def note_answered(
+        self, replica_id: int, partitions: Iterable[FetchPartition], results: Iterable[FetchResult]
+    ) -> None:
+        """Count the partitions of an answer to a fetch. One that a quota withholds is none."""
+        to_follower = replica_id != CONSUMER
+        for wanted, result in zip(partitions, results, strict=True):
+            replica = self._replicas.get(wanted.partition)
+            counts = self._unknown if replica is None else replica.counts
+            counts.read(result.error, result.size, to_follower=to_follower)
 
     # --- offsets --------------------------------------------------------------------------------
 

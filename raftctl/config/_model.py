@@ -19,6 +19,7 @@ from raftctl.config.keys import (
     GroupKeys,
     ListenerKeys,
     LogKeys,
+    MetricsKeys,
     NodeKeys,
     QuorumKeys,
     ReplicationKeys,
@@ -54,6 +55,7 @@ SECTIONS: tuple[type[Section], ...] = (
     TokenKeys,
     AccessKeys,
     LimitKeys,
+    MetricsKeys,
     QuorumKeys,
     ClusterKeys,
     TopicKeys,
@@ -68,6 +70,7 @@ SECTIONS: tuple[type[Section], ...] = (
 class NodeConfig(
     NodeKeys,
     NodeListeners,
+    MetricsKeys,
     ClusterKeys,
     TopicKeys,
     LogKeys,

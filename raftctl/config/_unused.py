@@ -43,7 +43,6 @@ _FAMILIES = {
     "replication.quota.": _NOT_BUILT,
     "alter.log.dirs.replication.quota.": _NOT_BUILT,
     "metric.": _NOT_BUILT,
-    "metrics.": _NOT_BUILT,
     "telemetry.": _NOT_BUILT,
     "auto.include.jmx.": _NOT_BUILT,
     "inter.broker.protocol.": _NOT_BUILT,
@@ -72,6 +71,7 @@ kafka.metrics.polling.interval.secs kafka.metrics.reporters
 log.dir.failure.timeout.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
 log.message.timestamp.difference.max.ms log.preallocate
+metrics.num.samples metrics.recording.level metrics.sample.window.ms
 offsets.commit.required.acks offsets.topic.compression.codec
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
 queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms

@@ -159,6 +159,18 @@ class ListenerKeys(Section):
     )
 
 
+class MetricsKeys(Section):
+    """Metrics"""
+
+    metrics_series_max: int = _key(
+        1_500,
+        "Beyond this number of series at `/metrics`, no topic and no partition gets some of its "
+        "own. Topics get at most half of what other metrics leave. Ours.",
+        at_least=0,
+        at_most=1_000_000,
+    )
+
+
 class QuorumKeys(Section):
     """Quorum"""
 

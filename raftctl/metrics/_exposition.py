@@ -9,19 +9,26 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Summa
 from prometheus_client.registry import Collector
 
 from raftctl.errors import invariant
-from raftctl.metrics._definition import Kind, Summary
+from raftctl.metrics._definition import Family, Kind, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client.metrics_core import Metric as ExposedFamily
 
-    from raftctl.metrics._definition import Family
+_SAMPLES_AT_ONCE = 200
+"""One to two milliseconds."""
+_HEAD_LINES = 2
+"""What a metric is for, and its kind."""
 
 
-def text_of(family: Family) -> bytes:
-    """Return the lines of one family."""
-    return exposition.generate_latest(_One(_exposed(family)))
+def texts_of(family: Family) -> Iterator[bytes]:
+    """Yield the lines of one family, some samples at a time."""
+    samples = family.samples
+    for first in range(0, max(len(samples), 1), _SAMPLES_AT_ONCE):
+        some = Family(family.metric, samples[first : first + _SAMPLES_AT_ONCE])
+        text = exposition.generate_latest(_One(_exposed(some)))
+        yield text if first == 0 else text.split(b"\n", _HEAD_LINES)[_HEAD_LINES]
 
 
 class _One(Collector):

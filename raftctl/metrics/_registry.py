@@ -3,6 +3,9 @@
 Nothing is global to the process, since several nodes share one in the simulation. A component
 registers a collector, which is asked at each scrape. Between two families the event loop has its
 turn, so a scrape of many series does not keep requests waiting.
+
+Series of topics and partitions are details: they get the room that all others leave of
+`metrics.series.max`, and what has none is counted in a series for the rest.
 """
 
 from __future__ import annotations
@@ -17,9 +20,7 @@ from raftctl.metrics._meter import TICK_SECONDS
 from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterator
-
-    from raftctl.metrics._definition import Sample
+    from collections.abc import AsyncIterator, Iterator
 
 
 class Ticking(Protocol):
@@ -33,6 +34,19 @@ Collect = Callable[[], Iterable[Family]]
 """Yields the families of a component as they are now. Not to be held across a turn of the loop:
 what it reads may change between two families."""
 
+
+class Details(Protocol):
+    """Series that may be too many, such as those of topics."""
+
+    async def prepare(self) -> None:
+        """Look at what takes long, a few at a time; called before each scrape."""
+
+    def collect(self, room: int) -> Iterable[Family]:
+        """Yield families of `room` series at most, and of each metric that for the rest."""
+
+
+SERIES_MAX = 1_500
+"""Of `metrics.series.max`."""
 _SERIES = gauge("raftctl_metrics_series", "Series of the scrape before this one.")
 _SCRAPES = counter("raftctl_metrics_scrapes_total", "Scrapes that were answered.")
 
@@ -43,8 +57,11 @@ class Metrics:
     content_type = "text/plain; version=0.0.4; charset=utf-8"
     """Of the text of a scrape."""
 
-    def __init__(self) -> None:
+    def __init__(self, series_max: int = SERIES_MAX) -> None:
+        """`series_max`: from this number on, details have no series of their own."""
+        self._series_max = series_max
         self._collectors: list[Collect] = []
+        self._details: list[Details] = []
         self._ticking: list[Ticking] = []
         self._series = 0
         self._scrapes = 0
@@ -53,6 +70,10 @@ class Metrics:
     def add(self, collect: Collect) -> None:
         """Ask a component at each scrape."""
         self._collectors.append(collect)
+
+    def add_details(self, details: Details) -> None:
+        """Ask for details at each scrape, after all others and those added before."""
+        self._details.append(details)
 
     def keep(self, *measured: Ticking) -> None:
         """Tick meters and distributions every `TICK_SECONDS` from now on."""
@@ -81,30 +102,40 @@ class Metrics:
     def families(self) -> Iterator[Family]:
         """Every family as it is now. Each name comes once, with each of its series."""
         seen: set[str] = set()
-        for collect in self._collectors:
-            for family in collect():
+        series = 0
+        for family in self._plain():
+            _check(family, seen)
+            series += _width(family)
+            yield family
+        for details in self._details:
+            for family in details.collect(max(self._series_max - series, 0)):
                 _check(family, seen)
-                seen.add(family.metric.name)
+                series += _width(family)
                 yield family
+        self._series = series
+
+    def _plain(self) -> Iterator[Family]:
         yield single(_SERIES, self._series)
         yield single(_SCRAPES, self._scrapes)
+        for collect in self._collectors:
+            yield from collect()
 
     async def text(self) -> AsyncIterator[bytes]:
-        """The text of a scrape, a family at a time."""
+        """The text of a scrape, a few series at a time."""
         # A library of a tenth of a second: a node that nobody scrapes does without.
-        from raftctl.metrics._exposition import text_of
+        from raftctl.metrics._exposition import texts_of
 
-        series = 0
+        for details in self._details:
+            await details.prepare()
         slices = Slices()
         for family in self.families():
-            series += sum(map(_width, family.samples))
-            yield text_of(family)
-            await slices.rest()
-        self._series = series
+            for piece in texts_of(family):
+                yield piece
+                await slices.rest()
         self._scrapes += 1
 
 
-def _check(family: Family, seen: Collection[str]) -> None:
+def _check(family: Family, seen: set[str]) -> None:
     """Check a family against those before it. Prometheus drops a scrape that has a series twice."""
     metric, labels = family.metric, [sample.labels for sample in family.samples]
     invariant(metric.name not in seen, f"{metric.name} has one collector")
@@ -113,8 +144,11 @@ def _check(family: Family, seen: Collection[str]) -> None:
         all(len(one) == len(metric.labels) for one in labels),
         f"{metric.name}: a sample has a value for each label",
     )
+    seen.add(metric.name)
 
 
-def _width(sample: Sample) -> int:
-    """How many series a sample is."""
-    return len(sample.value.quantiles) + 2 if isinstance(sample.value, Summary) else 1
+def _width(family: Family) -> int:
+    """How many series a family is."""
+    return sum(
+        len(value.quantiles) + 2 if isinstance(value, Summary) else 1 for _, value in family.samples
+    )

@@ -87,7 +87,7 @@ class Node:
         self._cleanup = contextlib.AsyncExitStack()
         self._tls = NodeTls(runtime, self._log)
         self._cleanup.callback(self._tls.close)
-        self.metrics = Metrics()
+        self.metrics = Metrics(config.metrics_series_max)
         self.features = supported_ranges()
         """The ranges of feature levels that this node supports."""
         self.driver: RaftDriver | None = None

@@ -90,6 +90,7 @@ def handle(
         if _is_throttled(context, request, results):
             error, session_id = context.sessions.withhold(turn, [one.key for one in known[count:]])
             return {"error_code": error, "session_id": session_id, "responses": ()}
+        context.replicas.note_answered(params.replica_id, known, results)
         found = iter(results)
         whole = [one if isinstance(one, FetchResult) else next(found) for one in asked]
         added = [one.key for one in known[count:]]

@@ -25,7 +25,7 @@ from raftctl.security import Authorizer
 from raftctl.security.delegation_tokens import TokenSecret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from broker.replication.partition import FetchSessionIndex
     from broker.types import (
@@ -70,6 +70,11 @@ class Replicas(Protocol):
 
         With `dirty`, of a fetch session, the list may grow by partitions that change meanwhile.
         """
+
+    def note_answered(
+        self, replica_id: int, partitions: Iterable[FetchPartition], results: Iterable[FetchResult]
+    ) -> None:
+        """Count what a fetch is answered with."""
 
     def list_offsets(
         self, lookups: Sequence[OffsetLookup], replica_id: int

@@ -51,6 +51,8 @@ class Appended(NamedTuple):
     log_append_time_ms: int
     """The broker's time in the records; -1 if they keep the producer's."""
     duplicate: bool
+    size: int
+    """Bytes in the log; 0 of a repeated one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +286,8 @@ class PartitionLog:
             sent = self.producers.check(header)
             if sent is not None:
                 time_ms = sent.timestamp if self.broker_time else -1
-                return Appended(sent.base_offset, sent.last_offset + 1, time_ms, duplicate=True)
+                end = sent.last_offset + 1
+                return Appended(sent.base_offset, end, time_ms, duplicate=True, size=0)
         time_ms = -1
         if self.broker_time:
             stored, header = record_batch.stamped(stored, header, now_ms)
@@ -292,7 +295,8 @@ class PartitionLog:
         base_offset = self.log_end_offset
         pieces, header = record_batch.placed(stored, header, base_offset, leader_epoch)
         self._append(pieces, header)
-        return Appended(base_offset, header.next_offset, time_ms, duplicate=False)
+        end = header.next_offset
+        return Appended(base_offset, end, time_ms, duplicate=False, size=header.size)
 
     def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
         """End a producer's transaction here, unless the same marker has done so before.
@@ -301,10 +305,10 @@ class PartitionLog:
         """
         end = self.log_end_offset
         if self.producers.check_marker(marker):
-            return Appended(end, end, -1, duplicate=True)
+            return Appended(end, end, -1, duplicate=True, size=0)
         pieces, header = record_batch.placed(*markers.encoded(marker, now_ms), end, leader_epoch)
         self._append(pieces, header)
-        return Appended(end, header.next_offset, -1, duplicate=False)
+        return Appended(end, header.next_offset, -1, duplicate=False, size=header.size)
 
     def append_as_follower(self, data: Buffer) -> int:
         """Append a leader's batches at their own offsets; return the bytes appended.

@@ -590,6 +590,7 @@ class Fetcher:
         except KafkaError as failed:
             self._back_off(following, str(failed))
             return
+        replica.counts.broker.replication_bytes_in += len(records)
         following.is_behind = replica.log.log_end_offset < data["high_watermark"]
         if records and replica.fetches_throttled:
             self._throttle.record(len(records), int(self._loop.time() * 1000))

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from broker.log.batches.records import Search
     from broker.log.partition_log import PartitionLog
     from broker.log.segments.aborted_index import AbortedTransaction
+    from broker.metrics import TopicCounts
     from broker.replication.partition._fetch_session_index import FetchSessionIndex
     from broker.replication.partition._transaction_guards import Guard, Sender
     from broker.types import Appendable, FetchKey
@@ -83,12 +84,19 @@ class Partition:
     """A partition of which this broker has a replica."""
 
     def __init__(
-        self, partition: TopicPartition, topic_id: UUID, state: PartitionState, log: PartitionLog
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        state: PartitionState,
+        log: PartitionLog,
+        counts: TopicCounts,
     ) -> None:
         self.partition = partition
         self.topic_id = topic_id
         self.state = state
         self.log = log
+        self.counts = counts
+        """Of its topic."""
         self.guards = TransactionGuards()
         self.idle_sessions: dict[tuple[FetchSessionIndex, FetchKey], None] = {}
         """The fetch sessions whose readers have all that they may see of this partition."""
@@ -165,7 +173,10 @@ class Partition:
             hint = self.hint_for(error.code)
             start = log.log_start_offset if _shows_log_start(error) else UNKNOWN_OFFSET
             bad = error.records if isinstance(error, RecordsRefusedError) else {}
+            self.counts.refused(error.code)
             return AppendResult(error.code, -1, -1, start, error.message, hint, bad), -1
+        messages = 0 if done.duplicate else done.next_offset - done.base_offset
+        self.counts.appended(messages, done.size)
         self.advance(now_ms)
         start = log.log_start_offset
         result = AppendResult(ErrorCode.NONE, done.base_offset, done.log_append_time_ms, start)

@@ -250,7 +250,7 @@ def test_all_sessions_together_have_a_bounded_number_of_partitions(
 def unused_place(key: Key) -> Partition:
     """A partition where a reader can rest, and nothing else."""
     nothing: Any = None
-    return Partition(wanted_of(key).partition, UUID(int=1), nothing, nothing)
+    return Partition(wanted_of(key).partition, UUID(int=1), nothing, nothing, nothing)
 
 
 def wanted_of(key: Key) -> FetchPartition:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def test_a_leader_gives_offsets_and_stores_the_batch_as_it_came() -> None:
     log = new_log(FakeFiles())
     batch = make_batch([b"a", b"b", b"c"], attributes=1)
-    assert log.append_as_leader(batch, 4, 0) == (0, 3, -1, False)
-    assert log.append_as_leader(batch, 4, 0) == (3, 6, -1, False)
+    assert log.append_as_leader(batch, 4, 0) == (0, 3, -1, False, len(batch))
+    assert log.append_as_leader(batch, 4, 0) == (3, 6, -1, False, len(batch))
     (data,) = log.read(3, max_bytes=1_000, up_to_offset=6, min_one=True)
     assert bytes(data)[16:] == batch[16:]
     assert parse_header(data).leader_epoch == 4
@@ -40,7 +40,7 @@ def test_the_brokers_time_is_reported() -> None:
     log = new_log(FakeFiles(), TopicConfig(message_timestamp_type="LogAppendTime"))
     batch = make_batch([b"a"], producer_id=1, producer_epoch=0, sequence=0)
     assert log.append_as_leader(batch, 0, 5_555).log_append_time_ms == 5_555
-    assert log.append_as_leader(batch, 0, 6_666) == (0, 1, 5_555, True)
+    assert log.append_as_leader(batch, 0, 6_666) == (0, 1, 5_555, True, 0)
 
 
 @pytest.mark.req("T1")

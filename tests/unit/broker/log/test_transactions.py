@@ -182,7 +182,7 @@ def test_a_late_marker_of_version_2_cannot_end_the_next_transaction() -> None:
     assert not log.append_marker(marker, 0, 0).duplicate
     send(log, 1, epoch=1)
     before = log.log_end_offset
-    assert log.append_marker(marker, 0, 0) == (before, before, -1, True)
+    assert log.append_marker(marker, 0, 0) == (before, before, -1, True, 0)
     commit(log)
     assert log.last_stable_offset == 2
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log.partition_log import _opening as opening
+from broker.metrics import TopicCounts
 from broker.replication.partition import Fetched, Partition, PartitionState
 from broker.types import FetchParams, FetchPartition, TopicPartition
 from raftctl.errors import ErrorCode
@@ -56,7 +57,7 @@ class Replica:
             lag_time_max_ms=30_000,
             may_join=lambda _broker, _epoch: True,
         )
-        self.replica = Partition(PARTITION, UUID(int=1), state, log)
+        self.replica = Partition(PARTITION, UUID(int=1), state, log, TopicCounts())
 
     def enter(self, image: PartitionImage) -> None:
         end = self.replica.log.log_end_offset

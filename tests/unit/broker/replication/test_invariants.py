@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker.metrics import TopicCounts
 from broker.replication.partition._fetch_session_index import FetchSessionIndex
 from broker.replication.partition._partition import Fetched, Partition
 from broker.replication.partition._partition_state import PartitionState
@@ -76,7 +77,7 @@ def test_a_replica_leads_proposes_follows_and_resigns() -> None:
 def test_a_follower_that_is_cut_within_a_batch() -> None:
     log = new_log(FakeFiles())
     log.restart_at(12)
-    partition = Partition(P0, TOPIC_ID, replica(12), log)
+    partition = Partition(P0, TOPIC_ID, replica(12), log, TopicCounts())
     partition.state.become_follower(image(2, 1, 1))
     batch = make_batch([b"a", b"b", b"c", b"d"], base_offset=10)
     partition.append_fetched(Fetched(batch, 12, 10))

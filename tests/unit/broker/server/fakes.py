@@ -167,6 +167,9 @@ class FakeReplicas:
         await asyncio.wait([poll], timeout=params.max_wait_ms / 1000)
         return [self._fetch_one(p) for p in partitions]
 
+    def note_answered(self, *answer: object) -> None:
+        """Counts nothing."""
+
     def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
         """Earliest is 0; a time's is that of the first batch with a record so new."""
         del replica_id

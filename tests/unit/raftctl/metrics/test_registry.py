@@ -123,3 +123,43 @@ def test_series_that_prometheus_would_not_take_are_a_bug(
     metrics.add(lambda: [Family(BYTES, samples)])
     with pytest.raises(InvariantViolation, match=complaint):
         list(metrics.families())
+
+
+class Topics:
+    """Details that take all the room they get."""
+
+    def __init__(self) -> None:
+        self.rooms: list[int] = []
+        self.prepared = 0
+
+    async def prepare(self) -> None:
+        self.prepared += 1
+
+    def collect(self, room: int) -> Iterator[Family]:
+        self.rooms.append(room)
+        yield Family(BYTES, [Sample((str(number),), number) for number in range(room)])
+
+
+@pytest.mark.req("O1")
+async def test_details_get_the_room_that_others_leave() -> None:
+    metrics, topics = Metrics(series_max=1_000), Topics()
+    metrics.add_details(topics)
+    metrics.add(lambda: [single(LEADERS, 3)])
+    text = await scrape(metrics)
+    # Those of the registry itself are the other two.
+    assert topics.rooms == [1_000 - 3]
+    assert topics.prepared == 1
+    found = values(text)
+    assert len(found) == 1_000
+    assert found[BYTES.name, (("topic", "996"),)] == 996
+    # The head of a family comes once, though its lines come some at a time.
+    assert text.count(f"# TYPE {BYTES.name}") == 1
+    assert values(await scrape(metrics))["raftctl_metrics_series", ()] == 1_000
+
+
+@pytest.mark.req("O1")
+async def test_details_get_no_room_where_others_are_too_many() -> None:
+    metrics, topics = Metrics(series_max=2), Topics()
+    metrics.add_details(topics)
+    await scrape(metrics)
+    assert topics.rooms == [0]
