@@ -40,7 +40,8 @@ def run_start(config_path: str, overrides: Sequence[str]) -> None:
     collector = make_collector()
     collector.start()
     try:
-        asyncio.run(until_stopped())
+        with asyncio.Runner(loop_factory=runtime.new_event_loop) as runner:
+            runner.run(until_stopped())
     except OSError as error:
         if error.filename is None:
             raise

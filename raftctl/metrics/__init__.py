@@ -1,7 +1,7 @@
 """Metrics of a node: definitions, counts on hot paths, and the text that Prometheus scrapes.
 
     Metric, counter, gauge, summary   a definition: name, kind, help, labels
-    Family, Sample, single            a metric with its series at one moment
+    Family, Sample, Summary, single   a metric with its series at one moment
     Meter, Distribution               a count with rates; values with quantiles
     Metrics, Details                  the collectors of one node; those of series that may be many
 
@@ -24,6 +24,7 @@ from raftctl.metrics._definition import (
     Family,
     Metric,
     Sample,
+    Summary,
     counter,
     gauge,
     single,
@@ -40,6 +41,7 @@ __all__ = [
     "Metric",
     "Metrics",
     "Sample",
+    "Summary",
     "counter",
     "gauge",
     "single",

@@ -62,7 +62,12 @@ def _exposed_summary(family: Family) -> ExposedFamily:
             exposed.add_metric(labels, value.count, value.total)
             named = dict(zip(metric.labels, labels, strict=True))
             for quantile, at in value.quantiles:
-                exposed.add_sample(metric.name, {**named, "quantile": str(quantile)}, at)
+                exposed.add_sample(metric.name, {**named, "quantile": _label(quantile)}, at)
         else:
             invariant(False, f"{metric.name} is a summary")
     return exposed
+
+
+def _label(quantile: float) -> str:
+    """The quantile as the rules of Strimzi's exporter write it: of two digits or more."""
+    return str(quantile).ljust(len("0.50"), "0")

@@ -29,6 +29,7 @@ from raftctl.metrics import Metrics
 from raftctl.node._controller_service import ControllerService
 from raftctl.node._http_access import requester_of
 from raftctl.node._http_listener import HttpListener, scram_credentials
+from raftctl.node._process_metrics import ProcessMetrics
 from raftctl.node._registrations import (
     BrokerLifecycle,
     BrokerRunner,
@@ -160,6 +161,9 @@ class Node:
             controller = self._controller_client(driver, peers)
             self._start_broker(plugin, replica, driver, loader, controller)
             await self._serve_http(replica, loader, console)
+        process = ProcessMetrics(runtime.usage, runtime.idle_s, self.metrics)
+        process.start()
+        self._cleanup.callback(process.stop)
         self.metrics.start()
         self._cleanup.callback(self.metrics.stop)
         self._log.info("node_started", roles=",".join(config.process_roles))

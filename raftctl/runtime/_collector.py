@@ -33,13 +33,15 @@ _OLDEST = 2
 class Collector:
     """Watches the collector of this process; for a process that is one node, not for a library."""
 
-    is_running: ClassVar[bool] = False
-    """Whether there is one in this process."""
+    running: ClassVar[Collector | None] = None
+    """The one of this process."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` gives seconds."""
         self._clock = clock
         self._began_s = 0.0
+        self.seconds = [0.0] * (_OLDEST + 1)
+        """By generation: how long its collections have taken."""
         self._thresholds = gc.get_threshold()
 
     def start(self) -> None:
@@ -47,25 +49,26 @@ class Collector:
         gc.freeze()
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._on_collection)
-        Collector.is_running = True
+        Collector.running = self
 
     def stop(self) -> None:
         """Leave the collector as it was found."""
-        Collector.is_running = False
+        Collector.running = None
         gc.callbacks.remove(self._on_collection)
         gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
     def _on_collection(self, phase: str, info: Mapping[str, int]) -> None:
-        if info["generation"] != _OLDEST:
-            return
         if phase == "start":
             self._began_s = self._clock()
-        elif self._clock() - self._began_s > PAUSE_S:
+            return
+        took_s = self._clock() - self._began_s
+        self.seconds[info["generation"]] += took_s
+        if info["generation"] == _OLDEST and took_s > PAUSE_S:
             gc.freeze()
 
 
 def look_now() -> None:
     """Run a full collection, after some thousand objects have replaced others in a node."""
-    if Collector.is_running:
+    if Collector.running is not None:
         gc.collect()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from raftctl.runtime.api import Buffer, Piece, Runtime, Sender, Worker
+    from raftctl.runtime.api import Buffer, Piece, ProcessUsage, Runtime, Sender, Worker
 
 FILE_BYTES = 1024
 """What a file counts for besides its content, so that empty ones are bounded too."""
@@ -539,6 +539,14 @@ class MemoryRuntime:
     def uuid(self) -> UUID:
         """See `Runtime.uuid`."""
         return self._runtime.uuid()
+
+    def usage(self) -> ProcessUsage:
+        """See `Runtime.usage`."""
+        return self._runtime.usage()
+
+    def idle_s(self) -> float | None:
+        """See `Runtime.idle_s`."""
+        return self._runtime.idle_s()
 
     def sender(self, transport: asyncio.BaseTransport) -> Sender | None:
         """See `Runtime.sender`."""

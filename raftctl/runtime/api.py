@@ -8,6 +8,7 @@ world (`jepsen.simulator`). `tests/test_tidy.py` forbids reaching past it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -167,6 +168,33 @@ class Sender(Protocol):
         """To be called when the connection is lost."""
 
 
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """Collections of one generation of Python's garbage collector."""
+
+    number: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    """What a process has used until now. All is 0 where there is no process, as in a simulation."""
+
+    started_s: float = 0.0
+    """Since 1970."""
+    cpu_s: float = 0.0
+    resident_bytes: int = 0
+    virtual_bytes: int = 0
+    open_files: int = 0
+    open_files_max: int = 0
+    threads: int = 0
+    read_bytes: int = 0
+    """From disks, as are those written; 0 where the system does not count them."""
+    written_bytes: int = 0
+    collections: tuple[Collections, ...] = ()
+    """By generation, the youngest first."""
+
+
 class Runtime(Protocol):
     """The world as one node sees it."""
 
@@ -187,6 +215,14 @@ class Runtime(Protocol):
 
     def uuid(self) -> UUID:
         """Return a fresh random UUID (version 4)."""
+
+    def usage(self) -> ProcessUsage:
+        """Return what the process has used; takes some tenths of a millisecond."""
+
+    def idle_s(self) -> float | None:
+        """Return for how many seconds the event loop has waited for something to do, since its
+        start. None if it is not of this runtime's making.
+        """
 
     def sender(self, transport: asyncio.BaseTransport) -> Sender | None:
         """Return a sender for a connection that can be given parts of files; None for any other.

@@ -34,6 +34,7 @@ from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.failures import outcome_of
 from raftctl.loggers import Level, LogLevels
 from raftctl.runtime._collector import Collector
+from raftctl.runtime._usage import TimedSelector, usage_of_process
 from raftctl.runtime.api import DirectoryLock, File, FileSystem, Sender, Worker
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger, Processor
 
-    from raftctl.runtime.api import Buffer, Piece
+    from raftctl.runtime.api import Buffer, Piece, ProcessUsage
 
 T = TypeVar("T")
 
@@ -531,6 +532,7 @@ class RealRuntime:
         self.random = random.Random(random.SystemRandom().getrandbits(256))
         self.log = make_log(log_stream or sys.stderr, log_level, **context)
         self._workers: list[RealWorker] = []
+        self._selector: TimedSelector | None = None
 
     def wall_ms(self) -> int:
         """See `Runtime.wall_ms`."""
@@ -539,6 +541,19 @@ class RealRuntime:
     def uuid(self) -> uuid.UUID:
         """See `Runtime.uuid`."""
         return uuid.uuid4()
+
+    def usage(self) -> ProcessUsage:
+        """See `Runtime.usage`."""
+        return usage_of_process()
+
+    def idle_s(self) -> float | None:
+        """See `Runtime.idle_s`."""
+        return None if self._selector is None else self._selector.idle_s
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        """Return an event loop whose waiting is measured."""
+        self._selector = TimedSelector(time.perf_counter)
+        return asyncio.SelectorEventLoop(self._selector)
 
     def sender(self, transport: asyncio.BaseTransport) -> RealSender | None:
         """See `Runtime.sender`."""

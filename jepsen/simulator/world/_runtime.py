@@ -23,6 +23,7 @@ from jepsen.simulator.network import SimSender, SimTransport
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.failures import CallOutcome, outcome_of
 from raftctl.loggers import Level, LogLevels
+from raftctl.runtime.api import ProcessUsage
 from raftctl.runtime.real import AVERAGED_CALLS, SHORT_CALL_S
 
 if TYPE_CHECKING:
@@ -184,6 +185,14 @@ class SimRuntime:
     def uuid(self) -> uuid.UUID:
         """Return a version 4 UUID from the node's random source."""
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
+
+    def usage(self) -> ProcessUsage:
+        """Return nothing: all nodes share one process, which is not part of the world."""
+        return ProcessUsage()
+
+    def idle_s(self) -> float:
+        """Return the virtual time: none of it passes while code runs."""
+        return self._loop.now_s
 
     def sender(self, transport: asyncio.BaseTransport) -> SimSender | None:
         """Return the sender of a simulated connection; None for any other."""

@@ -22,6 +22,7 @@ from broker.protocol import codec
 from broker.protocol.versions import ApiKey
 from broker.server import Listeners
 from raftctl.metadata.records import UserScramCredentialRecord
+from raftctl.runtime.api import ProcessUsage
 from raftctl.runtime.real import RealRuntime, make_sender
 from raftctl.security.sasl import _plain, scram
 from raftctl.security.sasl.scram import HASHES, SCRAM_IDS, salted_password, scram_keys
@@ -120,6 +121,14 @@ class SeededRuntime:
     def uuid(self) -> UUID:
         """See `Runtime.uuid`."""
         return UUID(int=self.chance.getrandbits(128), version=4)
+
+    def usage(self) -> ProcessUsage:
+        """See `Runtime.usage`."""
+        return ProcessUsage()
+
+    def idle_s(self) -> float | None:
+        """See `Runtime.idle_s`."""
+        return self._real.idle_s()
 
     def sender(self, transport: asyncio.BaseTransport) -> Sender | None:
         """See `Runtime.sender`."""

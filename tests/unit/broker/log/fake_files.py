@@ -13,6 +13,7 @@ import structlog
 
 from raftctl.errors import KafkaError
 from raftctl.runtime import Content, Directory, MemoryDisk, MemoryFile
+from raftctl.runtime.api import ProcessUsage
 from tests.kit.disk import FakeDisk
 
 if TYPE_CHECKING:
@@ -157,6 +158,12 @@ class FakeRuntime:
 
     def uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)
+
+    def usage(self) -> ProcessUsage:
+        return ProcessUsage()
+
+    def idle_s(self) -> None:
+        """Nobody measures."""
 
     def sender(self, transport: asyncio.BaseTransport) -> None:
         """What is sent comes from memory."""
