@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from raftctl.console._cluster import ClusterViews
+from raftctl.console._events import EventStreams
+from raftctl.console._quorum import Elections, QuorumViews
 from raftctl.console._topic_health import ClusterHealth
 from raftctl.console._topics import TopicViews
 from raftctl.console.http import API, PATH, PageFiles, answering, nothing_here, protect
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from raftctl.console._topics import LogData, PartitionLog
     from raftctl.console.http import Rights
     from raftctl.loader import MetadataLoader
+    from raftctl.plugins import ControllerClient
     from raftctl.runtime.api import Runtime
     from raftctl.security import Authorizer, Requester
 
@@ -50,6 +53,7 @@ class Console:
         cluster_id: str,
         quorum: Quorum,
         loader: MetadataLoader,
+        controller: ControllerClient,
         runtime: Runtime,
         authorizer: Authorizer | None,
         identify: Callable[[web.Request], Requester],
@@ -62,22 +66,36 @@ class Console:
         self._answering = answering(authorizer, identify)
         self._cluster = ClusterViews(config, cluster_id, quorum, health, runtime)
         self._topics = TopicViews(health, logs)
+        self.elections = Elections(runtime.wall_ms)
+        """To be added to the listeners of the driver."""
+        self._quorum = QuorumViews(quorum, self.elections, controller)
+        self._events = EventStreams(
+            loader, health, self._cluster, self._quorum, authorizer, identify
+        )
+        self.elections.changed = self._events.wake
 
     def mount(self, app: web.Application) -> None:
         """Add the routes to the node's application, and what protects their answers."""
         app.add_routes(self.routes())
         app.on_response_prepare.append(protect)
+        app.on_shutdown.append(self._end_streams)
+
+    async def _end_streams(self, app: web.Application) -> None:
+        del app
+        await self._events.close()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes; the last ones take what no other does, so they come last."""
         views = {
             "overview": self._cluster.overview,
+            "quorum": self._quorum.quorum,
             "topics": self._topics.topics,
             "topics/{topic}/partitions": self._topics.partitions,
         }
         return [
             web.get(PATH, _to_page),
             web.get(f"{PATH}/", self._files.answer),
+            web.get(f"{API}/events", self._events.stream),
             *(web.get(f"{API}/{path}", self._answering(view)) for path, view in views.items()),
             web.route("*", f"{API}/{{path:.*}}", nothing_here),
             web.get(f"{PATH}/{{file:.+}}", self._files.answer),

@@ -145,7 +145,8 @@ class Node:
         RaftMetrics(driver, self.metrics)
         self.loader = loader = MetadataLoader(driver, replica.image, self._fail, self.features)
         self._cleanup.callback(loader.stop)
-        console = self._make_console(replica, driver, loader)
+        console = self._make_console(replica, driver, loader, peers)
+        driver.add_listener(console.elections)
         if self.authorizer is not None:
             # Before the others, so that nobody acts on an image whose rules are not in force yet.
             loader.add_publisher(self.authorizer)
@@ -258,13 +259,14 @@ class Node:
         self._cleanup.push_async_callback(snapshotter.stop)
 
     def _make_console(
-        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
     ) -> Console:
         return Console(
             config=self.config,
             cluster_id=replica.cluster_id,
             quorum=driver,
             loader=loader,
+            controller=self._controller_client(driver, peers),
             runtime=self._runtime,
             authorizer=self.authorizer,
             identify=requester_of,

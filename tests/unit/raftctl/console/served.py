@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -13,6 +15,7 @@ from yarl import URL
 
 from raftctl.config import load_config
 from raftctl.console import Console
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.loader import MetadataLoader
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import (
@@ -23,8 +26,8 @@ from raftctl.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from raftctl.raft import QuorumStatus
-from raftctl.raft.messages import Epoch, NodeId, Offset
+from raftctl.raft import QuorumStatus, ReplicaStatus
+from raftctl.raft.messages import Epoch, NodeId, Offset, ReplicaKey, Voter
 from raftctl.rpc import start_http
 from raftctl.runtime.real import RealRuntime
 from raftctl.security import ANONYMOUS, Principal, Requester
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from raftctl.config import NodeConfig
     from raftctl.metadata.records import Record
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.raft.batch import Batch
     from raftctl.security import Authorizer
 
@@ -65,19 +69,38 @@ class StubQuorum:
         self.leader_id = 3
         self.epoch = 7
         self.is_leader = True
-        self.now_ms = 100_000
+        self.voters: tuple[ReplicaStatus, ...] = ()
+        self.observers: tuple[ReplicaStatus, ...] = ()
 
     def status(self) -> QuorumStatus:
+        """See `Quorum`. The log of this node ends at 100; there are two voters."""
         return QuorumStatus(
-            self.now_ms,
+            100_000,
             "leader" if self.is_leader else "follower",
             NodeId(self.leader_id),
             Epoch(self.epoch),
             Offset(90),
             Offset(100),
-            (),
-            (),
+            self.voters,
+            self.observers,
+            tuple(Voter(ReplicaKey(NodeId(one), None), f"node-{one}", 9093) for one in (3, 4)),
         )
+
+
+class StubController:
+    """The way to the active controller: what it answers is set by a test."""
+
+    def __init__(self) -> None:
+        self.asked: list[ControllerRequest] = []
+        self.answer: ControllerResponse | None = None
+        """None: no controller is active."""
+
+    async def call(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
+        """See `raftctl.plugins.ControllerClient`."""
+        self.asked.append(request)
+        if self.answer is None:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not within {timeout_ms} ms")
+        return self.answer
 
 
 class Answer(NamedTuple):
@@ -88,6 +111,27 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
 
 
+class Events:
+    """Events as they come."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self.answer = answer
+
+    async def next(self, event: str) -> dict[str, Any]:
+        """The document of the next event of this kind, with its id."""
+        async with asyncio.timeout(5):
+            while True:
+                fields = await self._read()
+                if fields.get("event") == event:
+                    return {**json.loads(fields["data"]), "id": int(fields["id"])}
+
+    async def _read(self) -> dict[str, str]:
+        lines = []
+        while line := (await self.answer.content.readline()).decode().rstrip("\n"):
+            lines.append(line)
+        return dict(line.split(": ", 1) for line in lines)
+
+
 class Served:
     """A console and what it shows."""
 
@@ -95,6 +139,7 @@ class Served:
         self.config: NodeConfig = load_config(CONFIG + config)
         self.loader = MetadataLoader(Log(), EMPTY_IMAGE)
         self.quorum = StubQuorum()
+        self.controller = StubController()
         self.lines = io.StringIO()
         """What is logged, as JSON."""
         self.runtime = RealRuntime(self.lines)
@@ -104,6 +149,7 @@ class Served:
             cluster_id=CLUSTER_ID,
             quorum=self.quorum,
             loader=self.loader,
+            controller=self.controller,
             runtime=self.runtime,
             authorizer=authorizer,
             identify=_who,
@@ -149,6 +195,17 @@ class Served:
         answer = await self.ask(f"/console/api/{path}", who=who, params=query)
         assert answer.status == 200, answer.document
         return answer.document
+
+    @asynccontextmanager
+    async def events(self, who: str | None = None) -> AsyncIterator[Events]:
+        """The stream of events of a viewer."""
+        url = f"http://127.0.0.1:{self.port}/console/api/events"
+        headers = {} if who is None else {WHO: who}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(url, headers=headers) as answer,
+        ):
+            yield Events(answer)
 
     async def refused(self, path: str, who: str | None = None, **query: Any) -> tuple[int, str]:
         """The status and error of a view that is refused."""
