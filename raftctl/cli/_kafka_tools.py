@@ -95,6 +95,8 @@ VALUES: Mapping[tuple[str, ...], Mapping[str, tuple[str, ...]]] = {
         "--topic": ("--entity-type", "topic", "--entity-name"),
         "--broker": ("--entity-type", "broker", "--entity-name"),
         "--group": ("--entity-type", "group", "--entity-name"),
+        "--broker-logger": ("--entity-type", "broker-logger", "--entity-name"),
+        "--client-metrics": ("--entity-type", "client-metrics", "--entity-name"),
     },
     ("groups", "reset-offsets"): {
         "--to-offset": ("--to", "offset="),

@@ -81,10 +81,7 @@ class LogLevels:
 
         Raises KafkaError: INVALID_CONFIG if there is no such logger, INVALID_REQUEST for `root`.
         """
-        self.check_name(name)
-        if name == ROOT:
-            message = "Removing the log level of the root logger is not allowed"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        self.check_unset(name)
         self._own.pop(name, None)
         self._follow()
 
@@ -94,7 +91,14 @@ class LogLevels:
         A plug-in's loggers are there once something was bound to them.
         """
         if name not in LOGGERS and name not in self._classes:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name!s:.100} does not exist!")
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name:.100} does not exist!")
+
+    def check_unset(self, name: str) -> None:
+        """Raise what `unset` raises, and change nothing."""
+        self.check_name(name)
+        if name == ROOT:
+            message = "Removing the log level of the root logger is not allowed"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
     def _class(self, name: str) -> type[_LeveledLogger]:
         found = self._classes.get(name)

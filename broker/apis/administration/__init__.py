@@ -9,6 +9,7 @@ answered from that image.
     forwarding          CreatePartitions, and the forwarding that the others share
     configs             DescribeConfigs, AlterConfigs, IncrementalAlterConfigs (KIP-339),
                         ListConfigResources (KIP-1142)
+    loggers             levels of this broker's loggers, as configs (KIP-412)
     elections           ElectLeaders (KIP-460)
     reassignments       AlterPartitionReassignments, ListPartitionReassignments (KIP-455)
     quorum              DescribeQuorum, UpdateFeatures, UnregisterBroker

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, get_args
 from pydantic import SecretStr
 
 from broker.apis.administration._forwarding import forward, result_of
+from broker.apis.administration._loggers import alter_levels, levels_of
 from broker.apis.discovery import unknown_name
 from broker.apis.handler import authorization
 from broker.protocol.versions import ApiKey
@@ -69,12 +70,13 @@ _AUTHORIZED_AS = {
 _RESOURCE_TYPES_IN_VERSION_0 = (_CLIENT_METRICS,)
 """Version 0 was ListClientMetricsResources."""
 
-# The sources of Apache Kafka's DescribeConfigs; 6 and 7 are of loggers and client metrics.
+# The sources of Apache Kafka's DescribeConfigs; 7 is of client metrics.
 _DYNAMIC_TOPIC_CONFIG = 1
 _DYNAMIC_BROKER_CONFIG = 2
 _DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 _STATIC_BROKER_CONFIG = 4
 _DEFAULT_CONFIG = 5
+_LOGGER_CONFIG = 6
 _GROUP_CONFIG = 8
 
 
@@ -169,6 +171,8 @@ def _entries(context: ApiContext, resource: wire.DescribeConfigsResource) -> Ite
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the group id is empty")
         return _group_entries(image.config(kind, name), keys)
+    if kind == _BROKER_LOGGER:
+        return _logger_entries(levels_of(context, name, keys))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no configs of resource type {kind}")
 
 
@@ -295,6 +299,14 @@ def _group_entries(overrides: Mapping[str, str], keys: Collection[str] | None) -
         yield _entry(name, key.type, key.description, synonyms, read_only=False)
 
 
+def _logger_entries(levels: Mapping[str, str]) -> Iterator[_Entry]:
+    for name, level in levels.items():
+        in_force = [_synonym(name, level, _LOGGER_CONFIG)]
+        entry = _entry(name, ConfigType.UNKNOWN, None, in_force, read_only=False)
+        entry["synonyms"] = ()
+        yield entry
+
+
 def _synonym(name: str, value: str | None, source: int) -> wire.DescribeConfigsSynonym:
     return {"name": name, "value": value, "source": source}
 
@@ -400,13 +412,15 @@ async def handle_alter(
 async def _alter(
     context: ApiContext, request: Request[_Request], resources: tuple[ConfigAlteration, ...]
 ) -> wire.AlterConfigsResponse:
-    # What is refused here stays out of the request, since the controller's outcomes have no names:
-    # they are matched to the resources by their order.
+    # What is refused or done here stays out of the request, since the controller's outcomes have
+    # no names: they are matched to the resources by their order.
     asked: Sequence[_Resource] = request.body["resources"]
     refusals = [_refusal(context, request, resource) for resource in asked]
     for position, alteration in enumerate(resources):
         if refusals[position] is None and alteration.resource_type == BROKER_RESOURCE:
             refusals[position] = await _broker_refusal(context, request, alteration)
+        elif refusals[position] is None and _is_of_loggers(request, alteration.resource_type):
+            refusals[position] = _logger_outcome(context, request, alteration)
     allowed = tuple(one for one, no in zip(resources, refusals, strict=True) if no is None)
     alter = AlterConfigsRequest(allowed, request.body["validate_only"])
     outcomes = iter(await forward(context, request, alter, _ALTER_TIMEOUT_MS) if allowed else ())
@@ -434,7 +448,7 @@ def _refusal(
     if null:
         text = f"Null value not supported for: {', '.join(null)}"
         return ItemOutcome(ErrorCode.INVALID_REQUEST, text)
-    if resource["resource_type"] == _BROKER_LOGGER and request.api_key != ApiKey.ALTER_CONFIGS:
+    if _is_of_loggers(request, resource["resource_type"]):
         try:
             _require(context, request, Operation.ALTER_CONFIGS, resource)
         except KafkaError as error:
@@ -444,6 +458,26 @@ def _refusal(
     if problem is not None and not name:
         return ItemOutcome(ErrorCode.INVALID_REQUEST, "there are no configs of all topics")
     return None if problem is None else ItemOutcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def _is_of_loggers(request: Request[_Request], resource_type: int) -> bool:
+    """Whether this broker decides; AlterConfigs knows no loggers, as the controller says."""
+    return resource_type == _BROKER_LOGGER and request.api_key != ApiKey.ALTER_CONFIGS
+
+
+def _logger_outcome(
+    context: ApiContext, request: Request[_Request], alteration: ConfigAlteration
+) -> ItemOutcome:
+    """Change levels of loggers, unless the resource is named twice, and return the outcome."""
+    named = [(one["resource_type"], one["resource_name"]) for one in request.body["resources"]]
+    try:
+        if named.count((alteration.resource_type, alteration.resource_name)) > 1:
+            text = "Each resource must appear at most once."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        alter_levels(context, alteration, validate_only=request.body["validate_only"])
+    except KafkaError as error:
+        return ItemOutcome(error.code, error.message)
+    return ItemOutcome()
 
 
 async def _broker_refusal(
@@ -539,7 +573,7 @@ def _names(context: ApiContext, kind: int) -> list[str]:
     image = context.metadata.image
     if kind == TOPIC_RESOURCE:
         return [topic.name for topic in image.topics.in_order()]
-    if kind == BROKER_RESOURCE:
+    if kind in (BROKER_RESOURCE, _BROKER_LOGGER):
         return [str(broker_id) for broker_id in context.metadata.live_brokers(context.listener)]
     if kind == GROUP_RESOURCE:
         return sorted(name for owner, name in image.configs if owner == kind)

@@ -20,7 +20,9 @@ from raftctl.errors import ConfigError, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-app = CommandGroup("Shows and alters configs of topics, brokers and groups.")
+app = CommandGroup(
+    "Shows and alters configs of topics, brokers, groups, loggers and client metrics."
+)
 
 
 class Entity(enum.StrEnum):
@@ -29,6 +31,8 @@ class Entity(enum.StrEnum):
     TOPIC = "topic"
     BROKER = "broker"
     GROUP = "group"
+    BROKER_LOGGER = "broker-logger"
+    CLIENT_METRICS = "client-metrics"
 
 
 class Operation(enum.IntEnum):
@@ -53,26 +57,36 @@ class Resource(NamedTuple):
 Change = tuple[Operation, str, str | None]
 """(operation, key, value); the value is None for DELETE."""
 
-RESOURCE_TYPES = {Entity.TOPIC: 2, Entity.BROKER: 4, Entity.GROUP: 32}
+RESOURCE_TYPES = {
+    Entity.TOPIC: 2,
+    Entity.BROKER: 4,
+    Entity.GROUP: 32,
+    Entity.BROKER_LOGGER: 8,
+    Entity.CLIENT_METRICS: 16,
+}
 """Kafka's numbers."""
 BROKER_ID_MAX = 2**31 - 1
+_OF_A_BROKER = (Entity.BROKER, Entity.BROKER_LOGGER)
+"""Named by the broker's id, which is asked itself."""
 SOURCES = {
     1: "topic",
     2: "broker",
     3: "all brokers",
     4: "broker's file",
     5: "default",
+    6: "logger",
+    7: "client metrics",
     8: "group",
 }
 
 
 def entity_of(text: str) -> Entity:
     """Also the plurals that Apache Kafka's tool takes."""
-    try:
-        return Entity(text.lower().removesuffix("s"))
-    except ValueError:
-        known = ", ".join(Entity)
-        raise typer.BadParameter(f"{text!r} has no configs here: name one of {known}") from None
+    for entity in Entity:
+        if text.lower() in (entity, f"{entity}s"):
+            return entity
+    known = ", ".join(Entity)
+    raise typer.BadParameter(f"{text!r} has no configs here: name one of {known}")
 
 
 def complete_entity(incomplete: str) -> list[str]:
@@ -84,7 +98,7 @@ EntityOption = Annotated[
     Entity,
     typer.Option(
         "--entity-type",
-        metavar="topic|broker|group",
+        metavar="topic|broker|group|broker-logger|client-metrics",
         parser=entity_of,
         autocompletion=complete_entity,
         help="Whose configs.",
@@ -92,7 +106,11 @@ EntityOption = Annotated[
 ]
 NameOption = Annotated[
     str | None,
-    typer.Option("--entity-name", metavar="NAME", help="The topic, the broker's id or the group."),
+    typer.Option(
+        "--entity-name",
+        metavar="NAME",
+        help="The topic, the broker's id, the group or the subscription of client metrics.",
+    ),
 ]
 DefaultOption = Annotated[
     bool,
@@ -111,7 +129,8 @@ def describe(
     """Shows what is in force and where each value comes from.
 
     Synonyms are the values that a config has from each source, the one in force first. If that
-    is reset, the next takes its place.
+    is reset, the next takes its place. Of a broker's loggers each is shown with its level; those
+    of a controller are shown by `raftctl loggers`.
     """
     from kafka.protocol.admin import DescribeConfigsRequest as Ask
 
@@ -170,7 +189,12 @@ def alter(
     ] = "",
     validate_only: ValidateOption = False,
 ) -> None:
-    """Changes configs, all or none of them; in force at once."""
+    """Changes configs, all or none of them; in force at once.
+
+    Levels of loggers are FATAL, ERROR, WARN, INFO, DEBUG and TRACE, as Apache Kafka's. A broker
+    that is restarted has forgotten them. A logger whose level is deleted follows its parent, as
+    `broker.log` follows `broker`, and that `root`.
+    """
     changes: list[Change] = [
         *((Operation.SET, *_pair("--set", one)) for one in add or ()),
         *((Operation.DELETE, _key(key), None) for key in delete or ()),
@@ -202,7 +226,7 @@ def resource_of(entity: Entity, name: str | None, *, default: bool) -> Resource:
         raise ConfigError(f"name the {entity}: give --entity-name NAME{or_default}")
     if name == "":
         raise ConfigError(f"--entity-name is empty: name the {entity}")
-    if name and entity is Entity.BROKER:
+    if name and entity in _OF_A_BROKER:
         if not name.isascii() or not name.isdecimal() or int(name) > BROKER_ID_MAX:
             raise ConfigError(f"--entity-name {name}: a broker is named by its id, a number")
         name = str(int(name))
@@ -234,7 +258,8 @@ def _altering(resource: Resource, changes: Sequence[Change], *, validate_only: b
 
 def _ask(cluster: Cluster, resource: Resource, request: Any) -> dict[str, Any]:
     """The answer of the broker that is named, or else of any."""
-    by_itself = int(resource.name) if resource.entity is Entity.BROKER and resource.name else None
+    is_asked = resource.entity in _OF_A_BROKER and resource.name
+    by_itself = int(resource.name) if is_asked else None
     with cluster.open() as client:
         return send(client, request, by_itself)
 

@@ -41,6 +41,8 @@ _DAY_MS = 24 * _HOUR_MS
 class ConfigType(enum.IntEnum):
     """Type of a config, as DescribeConfigs numbers it."""
 
+    UNKNOWN = 0
+    """Of what has no type, such as the level of a logger."""
     BOOLEAN = 1
     STRING = 2
     INT = 3

@@ -228,6 +228,31 @@ async def test_configs_of_all_brokers(capsys: pytest.CaptureFixture[str]) -> Non
         assert await raftctl.json("configs", "describe", *topic) == []
 
 
+@pytest.mark.req("O3", "A1")
+async def test_levels_of_a_brokers_loggers(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        raftctl = CommandLine(capsys, broker)
+        loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
+        status, out, err = await raftctl.status(
+            "configs", "alter", *loggers, "--set", "broker.replication=DEBUG"
+        )
+        assert (status, out) == (0, "altered broker-logger 1: broker.replication\n"), err
+        found = await raftctl.json("configs", "describe", *loggers)
+        levels = {one["name"]: (one["value"], one["source"]) for one in found}
+        assert levels["broker.replication.fetcher"] == ("DEBUG", "logger")
+        assert levels["root"] == ("INFO", "logger")
+        change = ("--alter", "--broker-logger", "1", "--delete-config", "broker.replication")
+        await raftctl.status("configs", *change)
+        found = await raftctl.json("configs", "describe", *loggers)
+        assert {one["value"] for one in found} == {"INFO"}
+        for wrong, words in (("brokre=DEBUG", "Logger brokre does not"), ("root=x", "Valid log")):
+            status, _, err = await raftctl.status("configs", "alter", *loggers, "--set", wrong)
+            assert status == FAILED
+            assert words in " ".join(err.split())
+        nobody = ("--entity-type", "broker-logger", "--entity-default", "--set", "root=INFO")
+        assert (await raftctl.status("configs", "alter", *nobody))[0] == BAD_INPUT
+
+
 @pytest.mark.req("C9", "A2")
 async def test_configs_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
     async with listening() as broker:
