@@ -1,0 +1,67 @@
+// The one stream of events of this tab. It keeps the newest documents and nothing else.
+
+const RETRY_MIN_MS = 500;
+const RETRY_MAX_MS = 15000;
+
+export class Live {
+  constructor() {
+    this.overview = null;
+    this.quorum = null;
+    this.state = "connecting"; // connected, lost, refused
+    this.since = Date.now();
+    this.asOf = null;
+    this.reason = "";
+    this.listeners = new Set();
+    this.retry = RETRY_MIN_MS;
+    this.source = null;
+    this.timer = 0;
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState === "visible" && this.state === "lost") this.connect();
+    });
+    window.addEventListener("online", () => this.state !== "connected" && this.connect());
+    window.addEventListener("pagehide", () => this.source?.close());
+    window.addEventListener("pageshow", (event) => event.persisted && this.connect());
+  }
+
+  connect() {
+    clearTimeout(this.timer);
+    this.source?.close();
+    const source = new EventSource("./api/events");
+    this.source = source;
+    source.onopen = () => {
+      this.retry = RETRY_MIN_MS;
+      this.become("connected");
+      this.publish("changed", { topics: null, brokers: true, configs: true, acls: true, quotas: true, groups: true });
+    };
+    source.onerror = () => {
+      source.close();
+      if (this.source !== source) return;
+      this.become("lost");
+      this.timer = setTimeout(() => this.connect(), this.retry * (0.75 + Math.random() / 2));
+      this.retry = Math.min(this.retry * 2, RETRY_MAX_MS);
+    };
+    for (const kind of ["overview", "quorum", "changed"])
+      source.addEventListener(kind, (event) => {
+        const document = JSON.parse(event.data);
+        if (kind !== "changed") this[kind] = document;
+        this.asOf = Date.now();
+        this.publish(kind, document);
+      });
+  }
+
+  become(state) {
+    if (this.state === state) return;
+    this.state = state;
+    this.since = Date.now();
+    this.publish("state", state);
+  }
+
+  publish(kind, document) {
+    for (const listener of [...this.listeners]) listener(kind, document);
+  }
+
+  listen(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}

@@ -1,0 +1,1 @@
+"""The console in real browsers: on a double of the server, and on real clusters."""
