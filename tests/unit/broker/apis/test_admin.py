@@ -220,7 +220,7 @@ async def test_broker_configs(broker: FakeBroker) -> None:
     [
         (2, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (4, "2", ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
+        (8, "2", ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_configs_of_what_is_not_there(
