@@ -28,6 +28,7 @@ from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.metadata.configs.topic import topic_defaults
 from raftctl.security.delegation_tokens import TokenSecret
 from raftctl.security.tls import NodeTls
+from raftctl.tracing import RequestIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +127,13 @@ class KafkaBroker:
         log = self._log.bind(logger="broker.server")
         times = RequestTimes(context.metrics, self._requests_log, config.slow_request_ms)
         self._listeners = Listeners(
-            config, self._limits, log, context.runtime.sender, tls, times.sent
+            config,
+            self._limits,
+            log,
+            context.runtime.sender,
+            tls,
+            times.sent,
+            RequestIds(config.node_id, context.runtime.wall_ms()),
         )
         self._listener_configs = ListenerConfigs(config, tls, self._reconfigure, log)
 

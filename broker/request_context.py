@@ -3,6 +3,9 @@
 `dispatch` takes a frame with its context. Authorizer, quotas, metrics of request times, the log of
 slow requests and the audit log read it; nothing else reaches for the connection. Times are seconds
 of the event loop's clock. Source: Apache Kafka's RequestContext.
+
+A request has an id that no other request of the cluster has. A hot path pays an integer for it: the
+text is made when a line of the log or a request to the controller needs it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from raftctl.security import ANONYMOUS, Principal, Requester
 from raftctl.security.sasl import ServerMechanism
@@ -64,6 +68,25 @@ class SaslState:
         return self.stage is SaslStage.TOKENS and not self.has_headers
 
 
+class WaitEnd(enum.Enum):
+    """How the wait of a Produce with acks=all ended."""
+
+    RECORDS_THERE = "the records are there"
+    LEFT_ISR = "a replica has left the ISR"
+    TIMED_OUT = "the time is over"
+
+
+class ReplicaWait(NamedTuple):
+    """What a Produce with acks=all waited for last."""
+
+    topic: str
+    partition: int
+    brokers: tuple[int, ...]
+    """The broker that was the last to have the records, those that have left the ISR without them,
+    or those that did not have them in time."""
+    end: WaitEnd = WaitEnd.RECORDS_THERE
+
+
 @dataclass(slots=True)
 class ClientConnection:
     """A connection, as the requests on it see it."""
@@ -78,8 +101,14 @@ class ClientConnection:
     client_software_name: str = ""
     """As the client says in ApiVersions (KIP-511); empty before."""
     client_software_version: str = ""
+    id_prefix: str = ""
+    """With which the ids of its requests begin: the node, its start, the connection's number."""
     muted_until: float = 0.0
     """No further request starts before; of one that exceeds a quota (KIP-219)."""
+    muted_by: str = ""
+    """The newest quota that muted it."""
+    unmuted_at: float = 0.0
+    """When the newest mute that is over ended."""
     sasl: SaslState | None = None
     """None where the listener does not authenticate by SASL."""
     session_expires_at: float | None = None
@@ -116,6 +145,10 @@ class RequestContext:
     """Time of the event loop that it took until now; measured only while there are quotas."""
     throttle_ms: int = 0
     """For how long its connection is muted, since it exceeds a quota."""
+    number: int = 0
+    """Of the request among those of its connection, from 1."""
+    waited_for: ReplicaWait | str | None = None
+    """Of what came between handler and answer the last; None if nobody has noted it."""
     api_key: int = -1
     """-1 before the header has been read, as are version and correlation id."""
     api_version: int = -1
@@ -130,6 +163,17 @@ class RequestContext:
         """Take what metrics and logs name a request by, once its header has been read."""
         self.api_key, self.api_version = api_key, version
         self.correlation_id, self.client_id = correlation_id, client_id
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request, for logs of all nodes; empty where ids are not given."""
+        prefix = self.connection.id_prefix
+        return f"{prefix}.{self.number}" if prefix else ""
+
+    @property
+    def followed_id(self) -> str:
+        """The id while the request is under way: see `raftctl.tracing.follow`."""
+        return "" if self.sent_at else self.request_id
 
     @property
     def client_host(self) -> str:

@@ -191,11 +191,17 @@ def _guard(context: ApiContext, request: Request[Any], call: Callable[[], Any]) 
     except HangUpError:
         raise
     except KafkaError as error:
+        context.log.debug("request_refused", **_named(request), error=str(error))
         return APIS[request.api_key].refuse(context, request, error)
     except Exception as error:
-        context.log.exception("request_failed", api=ApiKey(request.api_key).name)
+        context.log.exception("request_failed", **_named(request))
         failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
         return APIS[request.api_key].refuse(context, request, failure)
+
+
+def _named(request: Request[Any]) -> dict[str, str]:
+    """What a line of the log names a request by, also where another request made it ready."""
+    return {"api": ApiKey(request.api_key).name, "request_id": request.context.request_id}
 
 
 def _encode(request: Request[Any], answer: Answer) -> Response:

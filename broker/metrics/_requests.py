@@ -3,6 +3,10 @@
 A request waits in its connection's queue, is worked at, waits for others such as replicas, waits
 for answers before it, and is sent. Apache Kafka names the stages RequestQueueTime, LocalTime,
 RemoteTime, ResponseQueueTime, ResponseSendTime; TotalTime is their sum. Source: KIP-188.
+
+The line of a slow request says what it waited for the longest, as far as that is known: the
+replicas, the controller, a quota, those before it. A storm of slow requests must not fill the disk:
+beyond some lines a second they are counted only.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.protocol.versions import SERVED, ApiKey
+from broker.request_context import ReplicaWait, WaitEnd
 from raftctl.metrics import (
     Distribution,
     Family,
@@ -57,6 +62,7 @@ TIMES = {
 
 _WAITING = (ApiKey.FETCH, ApiKey.JOIN_GROUP)
 """Requests that wait on purpose, for records and for other members."""
+SLOW_LINES_PER_SECOND_MAX = 10
 _US = 1_000_000
 _MS_OF_US = 0.001
 
@@ -87,7 +93,20 @@ class RequestTimes:
         self._log = log
         self._slow_s = slow_ms / 1000
         self._apis: dict[int, _Api] = {}
+        self._second = -1
+        """Of the clock, in which the newest slow request ended."""
+        self._lines = 0
+        """That slow requests have in this second."""
+        self._left_out = 0
+        """Slow requests without a line since the newest line."""
         metrics.add(self._collect)
+        metrics.keep(self)
+
+    def tick(self) -> None:
+        """Report the slow requests that had no line, if no later one has."""
+        left_out, self._left_out = self._left_out, 0
+        if left_out:
+            self._log.warning("slow_requests_left_out", count=left_out)
 
     def sent(self, context: RequestContext) -> None:
         """Count a request whose answer has been handed to the connection.
@@ -114,18 +133,29 @@ class RequestTimes:
         return api
 
     def _log_slow(self, context: RequestContext, total: float) -> None:
+        second = int(context.sent_at)
+        if second != self._second:
+            self._second, self._lines = second, 0
+        if self._lines >= SLOW_LINES_PER_SECOND_MAX:
+            self._left_out += 1
+            return
+        self._lines += 1
         connection = context.connection
+        left_out, self._left_out = self._left_out, 0
         self._log.warning(
             "slow_request",
             api=ApiKey(context.api_key).name,
             version=context.api_version,
+            request_id=context.request_id,
             correlation_id=context.correlation_id,
             client_id=context.client_id,
             listener=connection.listener,
             host=connection.host,
             principal=str(connection.principal),
             size=context.size,
+            why=why_slow(context),
             **{f"{stage}_ms": round(s * 1e3, 3) for stage, s in _stages(context, total)},
+            **({"left_out": left_out} if left_out else {}),
         )
 
     def _collect(self) -> Iterator[Family]:
@@ -166,3 +196,43 @@ def _stages(context: RequestContext, total: float) -> tuple[tuple[str, float], .
         ("TotalTime", total),
         ("ThrottleTime", context.throttle_ms / 1000),
     )
+
+
+def why_slow(context: RequestContext) -> str:
+    """Return what a request whose answer has left has spent most of its time on, in a sentence."""
+    stages = dict(_stages(context, 0.0)[:5])
+    longest = max(stages, key=lambda stage: stages[stage])
+    took = f"{stages[longest] * 1e3:.0f} ms"
+    match longest:
+        case "RequestQueueTime":
+            return _why_queued(context, took)
+        case "LocalTime":
+            return f"the event loop worked at it for {took}"
+        case "RemoteTime":
+            return _why_awaited(context, took)
+        case "ResponseQueueTime":
+            return f"its answer waited {took} for those before it on the connection"
+    return f"its answer waited {took} for the client to read"
+
+
+def _why_queued(context: RequestContext, took: str) -> str:
+    connection = context.connection
+    if context.arrived_at < connection.unmuted_at:
+        muted = f"{(connection.unmuted_at - context.arrived_at) * 1e3:.0f} ms"
+        return f"waited {muted} while the quota {connection.muted_by} muted its connection"
+    return f"waited {took} for the requests before it on the connection"
+
+
+def _why_awaited(context: RequestContext, took: str) -> str:
+    match context.waited_for:
+        case None:
+            return f"waited {took} for work that it had begun"
+        case str() as known:
+            return f"waited {known}"
+        case ReplicaWait(topic, partition, brokers, end):
+            names = " and ".join(f"broker {one}" for one in brokers)
+            where = f"{topic}-{partition}"
+            if end is WaitEnd.LEFT_ISR:
+                return f"waited {took} for {names} to leave the ISR of {where}"
+            in_vain = " in vain" if end is WaitEnd.TIMED_OUT else ""
+            return f"waited {took}{in_vain} for {names} to have the records of {where}"

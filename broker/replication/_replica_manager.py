@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from broker.log import LogManager
     from broker.log.partition_log import PartitionLog
     from broker.replication.partition import FetchSessionIndex
+    from broker.request_context import RequestContext
     from broker.types import Appendable, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.image import MetadataDelta
     from raftctl.plugins import BrokerContext
@@ -415,12 +416,14 @@ class ReplicaManager(LogListener):
         acks: int,
         timeout_ms: int,
         entries: Sequence[tuple[TopicPartition, Appendable]],
+        request: RequestContext | None = None,
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Append to each partition; return results in the order of the entries, later if acks is
         -1.
 
         With acks=all a result comes when the high watermark has passed the batch, or after
-        `timeout_ms` as REQUEST_TIMED_OUT: then the batch may still be committed.
+        `timeout_ms` as REQUEST_TIMED_OUT: then the batch may still be committed. The `request`
+        notes what it waited for.
         """
         results: list[AppendResult] = []
         appended: dict[int, Awaited] = {}
@@ -452,7 +455,7 @@ class ReplicaManager(LogListener):
         }
         if not awaited:
             return results
-        operation = DelayedProduce(self._loop, results, awaited)
+        operation = DelayedProduce(self._loop, results, awaited, request)
         return self._produces.wait(operation, operation.partitions, timeout_ms)
 
     # --- fetch ----------------------------------------------------------------------------------
@@ -614,7 +617,7 @@ class ReplicaManager(LogListener):
         """Advance after more of this leader's log has become durable: its own end may have been
         what the high watermark waited for.
         """
-        if replica.advance(self._now_ms()):
+        if replica.advance(self._now_ms(), replica.state.broker_id):
             self._wake(replica.partition)
 
     def _isr_answered(self, replica: Partition) -> None:

@@ -31,6 +31,7 @@ from raftctl.errors import ConfigError, InvariantViolation, invariant
 from raftctl.metadata.records import Endpoint
 from raftctl.runtime import Deadline
 from raftctl.security import Principal
+from raftctl.tracing import RequestIds, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -226,6 +227,8 @@ class Connection(asyncio.BufferedProtocol):
         """When the client last sent something, or an answer came, by the event loop's time."""
         self._idle_timer = Deadline(self._loop, self._watch_idleness)
         self._mute_timer = Deadline(self._loop, self.advance)
+        self._requests = 0
+        """How many requests have started."""
 
     # --- what the event loop calls --------------------------------------------------------------
 
@@ -381,6 +384,8 @@ class Connection(asyncio.BufferedProtocol):
         invariant(not count or self._pipelining, "nothing overtakes a request that has not acted")
         invariant(count < PIPELINED_MAX, "the unanswered requests of a connection are bounded")
         context = RequestContext(self._client, len(frame), self._received_at, self._loop.time())
+        self._requests = context.number = self._requests + 1
+        follow(context)
         response = self._serve_frame(frame, context)
         context.returned_at = self._loop.time()
         if not isinstance(response, Reply):
@@ -415,7 +420,7 @@ class Connection(asyncio.BufferedProtocol):
             self._read(go_on=False)
             self._mute_timer.set(muted_until)
             return True
-        self._client.muted_until = 0.0
+        self._client.muted_until, self._client.unmuted_at = 0.0, muted_until
         return False
 
     def _finished(self, waiting: _Unanswered, future: asyncio.Future[Any]) -> None:
@@ -598,12 +603,14 @@ class Listeners:
         make_sender: MakeSender,
         tls: NodeTls,
         on_sent: OnSent = lambda _context: None,
+        ids: RequestIds | None = None,
     ) -> None:
         """`make_sender` is the runtime's; `tls` is closed with the listeners.
 
-        `on_sent` is called with each request that was answered.
+        `on_sent` is called with each request that was answered. Requests have ids of `ids`.
         """
         self._on_sent = on_sent
+        self._ids = ids or RequestIds(config.node_id, 0)
         self._config = config
         self._tls = tls
         self._make_sender = make_sender
@@ -661,7 +668,10 @@ class Listeners:
 
         def accept() -> tuple[Connection, ClientConnection]:
             state = None if sasl is None else SaslState(sasl.server_max_receive_size)
-            client = ClientConnection(listener.name, security.protocol, sasl=state)
+            prefix = self._ids.of_connection()
+            client = ClientConnection(
+                listener.name, security.protocol, sasl=state, id_prefix=prefix
+            )
             return (
                 Connection(self._limits, serve, log, self._make_sender, client, self._on_sent),
                 client,

@@ -150,8 +150,9 @@ class ListenerKeys(Section):
     )
     slow_request_ms: int = _key(
         1_000,
-        "A request that took longer has a line in the log, with the time of each of its stages. "
-        "What Fetch and JoinGroup wait for does not count: they are meant to wait.",
+        "A request that took longer has a line in the log: the time of each of its stages, and "
+        "what it waited for. At most ten lines a second. What Fetch and JoinGroup wait for does "
+        "not count: they are meant to wait. Ours.",
         at_least=0,
     )
     socket_request_max_bytes: int = _key(

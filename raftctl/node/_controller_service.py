@@ -30,6 +30,7 @@ from raftctl.metadata.requests.kv import (
     KvWriteResponse,
 )
 from raftctl.metadata.topic_names import RESERVED
+from raftctl.node._forwarded_log import ForwardedLog, is_forwarded
 from raftctl.node._forwarded_requests import screen
 from raftctl.raft.messages import NO_NODE
 from raftctl.runtime import Deadline, Slices
@@ -108,6 +109,7 @@ class ControllerService:
         self._authorizer = authorizer
         self._loop = asyncio.get_running_loop()
         self._log = runtime.log.bind(logger="raftctl.controller")
+        self._forwarded = ForwardedLog(self._log.bind(node_id=node_id), self._loop.time)
         self._deferred: deque[_Deferred] = deque()
         self._deferred_requests = 0
         """The number of requests that those answer."""
@@ -160,6 +162,12 @@ class ControllerService:
         if type(request) is KvPutRequest and not self._is_full:
             self.answer_puts((request,), lambda answers: reply(answers[0]))
             return
+        if is_forwarded(request):
+            self._forwarded.answer(request, reply, peer_id, self._answer)
+        else:
+            self._answer(request, reply, peer_id)
+
+    def _answer(self, request: ControllerRequest, reply: Reply, peer_id: int) -> None:
         self._watch_turn()
         self._puts.decide()
         if not self._controller.active:

@@ -29,6 +29,7 @@ from raftctl.metrics import Metrics
 from raftctl.node._controller_service import ControllerService
 from raftctl.node._http_access import requester_of
 from raftctl.node._http_listener import HttpListener, scram_credentials
+from raftctl.node._http_requests import number_requests
 from raftctl.node._process_metrics import ProcessMetrics
 from raftctl.node._registrations import (
     BrokerLifecycle,
@@ -52,6 +53,7 @@ from raftctl.security import load_authorizer
 from raftctl.security.sasl.login import node_login
 from raftctl.security.tls import NodeTls
 from raftctl.storage import load_first_records
+from raftctl.tracing import RequestIds
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
@@ -88,6 +90,8 @@ class Node:
         self._cleanup = contextlib.AsyncExitStack()
         self._tls = NodeTls(runtime, self._log)
         self._cleanup.callback(self._tls.close)
+        self._request_ids = RequestIds(config.node_id, runtime.wall_ms())
+        """Of requests over HTTP."""
         self.metrics = Metrics(config.metrics_series_max)
         self.features = supported_ranges()
         """The ranges of feature levels that this node supports."""
@@ -370,6 +374,7 @@ class Node:
         health = HealthApi(self.metrics, lambda: driver.leader_id >= 0 and loader.caught_up)
         ControllerMetrics(driver, loader, counts, self.metrics)
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
+        number_requests(app, self._request_ids)
         app.add_routes((*health.routes(), *api.routes()))
         self._mount_kv(app, service, driver, loader, peers)
         console.mount(app)
@@ -498,6 +503,7 @@ class Node:
 
         listener = await self._http_listener(address, replica, loader, (b"", 0))
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
+        number_requests(app, self._request_ids)
         app.add_routes(HealthApi(self.metrics, is_ready).routes())
         console.mount(app)
         runner, port = await start_http(

@@ -36,6 +36,7 @@ from raftctl.loggers import Level, LogLevels
 from raftctl.runtime._collector import Collector
 from raftctl.runtime._usage import TimedSelector, usage_of_process
 from raftctl.runtime.api import DirectoryLock, File, FileSystem, Sender, Worker
+from raftctl.tracing import add_request_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -576,6 +577,7 @@ def make_log(stream: TextIO, level: str, **context: Any) -> FilteringBoundLogger
     terminal.
     """
     processors: list[Processor] = [
+        add_request_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

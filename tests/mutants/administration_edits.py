@@ -17,14 +17,14 @@ EDITS = (
     ),
     Edit(
         "controller_asks_no_authorizer",
-        "node._controller_service:ControllerService.answer",
+        "node._controller_service:ControllerService._answer",
         "screen(self._authorizer, ",
         "screen(None, ",
         f"{_NODE}test_controller_service.py::test_what_the_requester_may_not_do_is_not_decided",
     ),
     Edit(
         "controller_forgets_what_was_denied",
-        "node._controller_service:ControllerService.answer",
+        "node._controller_service:ControllerService._answer",
         "allowed.complete(result.response_at(base_offset))",
         "result.response_at(base_offset)",
         f"{_NODE}test_controller_service.py::test_what_the_requester_may_not_do_is_not_decided",

@@ -20,7 +20,7 @@ EDITS = (
     Edit(
         "throttled_connection_is_not_muted",
         "broker.apis.handler.throttling:_mute",
-        "connection.muted_until = max(connection.muted_until, now + throttle_ms / 1000)",
+        "connection.muted_until = max(connection.muted_until, muted_until)",
         "pass",
         f"{_SOCKETS}::{_AT_ONCE}",
     ),

@@ -84,4 +84,32 @@ EDITS = (
         "pass",
         f"{_UNIT}apis/test_fetch_sessions.py::test_a_session_that_is_used_is_the_newest",
     ),
+    Edit(
+        "controller_is_not_told_which_request_it_is",
+        "broker.apis.handler.forwarding:ask_controller",
+        "Origin(client.request_id)",
+        'Origin("")',
+        "unit/raftctl/node/test_followed_requests.py::test_a_creation_is_followed_from_the_broker_to_the_controller",
+    ),
+    Edit(
+        "request_is_named_after_it_is_over",
+        "broker.request_context:RequestContext.followed_id",
+        '"" if self.sent_at else self.request_id',
+        "self.request_id",
+        f"{_UNIT}server/test_connection.py::test_a_request_is_followed_until_its_answer_has_left",
+    ),
+    Edit(
+        "every_slow_request_has_a_line",
+        "broker.metrics._requests:RequestTimes._log_slow",
+        "self._lines >= SLOW_LINES_PER_SECOND_MAX",
+        "False",
+        f"{_UNIT}metrics/test_requests.py::test_a_storm_of_slow_requests_has_few_lines_and_a_count_of_the_others",
+    ),
+    Edit(
+        "slow_produce_accuses_nobody",
+        "broker.replication.partition._partition:Partition.follower_fetched",
+        "self.advance(now_ms, params.replica_id)",
+        "self.advance(now_ms)",
+        f"{_UNIT}replication/test_produce_waits.py::test_it_names_the_replica_that_was_the_last_to_have_the_records",
+    ),
 )

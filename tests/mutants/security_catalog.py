@@ -72,7 +72,7 @@ SECURITY_MUTANTS = (
         ("throttled_client_waits",),
         edited(
             f"{_THROTTLING}_mute",
-            "connection.muted_until = max(connection.muted_until, now + throttle_ms / 1000)",
+            "connection.muted_until = max(connection.muted_until, muted_until)",
             "pass",
         ),
         scenario=_DAY,

@@ -138,7 +138,7 @@ SIMULATION_MUTANTS = (
         "a change is acknowledged as soon as the active controller has decided on it",
         ("producer_ids_are_granted_by_the_log", "acknowledged_operation_stays"),
         edited(
-            "node._controller_service:ControllerService.answer",
+            "node._controller_service:ControllerService._answer",
             "elif self._last_appended < self._driver.high_watermark:",
             "elif True:",
         ),

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from broker.apis.administration._mutations import accepted
 from broker.apis.handler import authorization
+from broker.apis.handler.forwarding import ask_controller
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.requests.admin import (
@@ -68,8 +68,7 @@ async def ask(
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
-    change = replace(change, requester=authorization.requester_of(request))
-    response = await context.controller.call(change, timeout_ms)
+    response = await ask_controller(context, request, change, timeout_ms)
     if not isinstance(response, kind):
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, "unexpected response type from the controller"

@@ -20,6 +20,7 @@ from broker.apis.discovery import (
     unknown_name,
 )
 from broker.apis.handler import authorization
+from broker.apis.handler.forwarding import ask_controller
 from broker.coordinator.internal_topics import filled
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from broker.protocol.codec import Request
     from broker.protocol.messages import administration as wire
     from raftctl.metadata.image import MetadataImage, PartitionImage
-    from raftctl.metadata.requests import ControllerRequest
+    from raftctl.metadata.requests import ForwardedRequest
 
 _TOPIC = ResourceType.TOPIC
 _CREATE_STRICT_SINCE, _DELETE_STRICT_SINCE = 6, 5
@@ -59,8 +60,7 @@ async def handle_create(
     wanted = [_new_topic(context, topic) for topic in body["topics"]]
     sizes = ((topic, _created_partitions(context, request, topic)) for topic in wanted)
     new, refused = accepted(context, request, sizes, strict_since=_CREATE_STRICT_SINCE)
-    requester = authorization.requester_of(request)
-    create = CreateTopicsRequest(tuple(new), body["validate_only"], requester)
+    create = CreateTopicsRequest(tuple(new), body["validate_only"])
 
     def all_there(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
         return all(r.error or image.topics.by_name(r.name) is not None for r in results)
@@ -69,7 +69,7 @@ async def handle_create(
     visible = (lambda *_: True) if body["validate_only"] else all_there
     results: tuple[TopicResult, ...] = ()
     if new or not refused:
-        results = await _change(context, create, body["timeout_ms"], visible)
+        results = await _change(context, request, create, body["timeout_ms"], visible)
     overrides = {topic.name: dict(topic.configs) for topic in new}
     created = [_created(context, r, overrides.get(r.name, {})) for r in results]
     return {"topics": [*created, *(_not_created(topic.name, error) for topic, error in refused)]}
@@ -94,7 +94,7 @@ async def handle_delete(
     wrong += [key for key, count in times.items() if count > 1]
     once = ((key, _deleted_partitions(context, request, *key)) for key in times if times[key] == 1)
     keys, throttled = accepted(context, request, once, strict_since=_DELETE_STRICT_SINCE)
-    delete = DeleteTopicsRequest(tuple(keys), authorization.requester_of(request))
+    delete = DeleteTopicsRequest(tuple(keys))
 
     def all_gone(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
         # By id: another client may have created a topic of the same name meanwhile.
@@ -104,7 +104,7 @@ async def handle_delete(
     results: tuple[TopicResult, ...] = ()
     if keys:
         try:
-            results = await _change(context, delete, request.body["timeout_ms"], all_gone)
+            results = await _change(context, request, delete, request.body["timeout_ms"], all_gone)
         except KafkaError as disabled:
             raise _as_clients_know(disabled, request.version) from disabled
     text = "name the topic once, by its name or by its id"
@@ -130,7 +130,8 @@ def refuse_delete(
 
 async def _change(
     context: ApiContext,
-    change: ControllerRequest,
+    request: Request[Any],
+    change: ForwardedRequest,
     timeout_ms: int,
     visible: Callable[[MetadataImage, tuple[TopicResult, ...]], bool],
 ) -> tuple[TopicResult, ...]:
@@ -138,7 +139,7 @@ async def _change(
     # The client's timeout is for both: first the commit, then this broker's image.
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
-    response = await context.controller.call(change, timeout_ms)
+    response = await ask_controller(context, request, change, timeout_ms)
     if not isinstance(response, CreateTopicsResponse | DeleteTopicsResponse):
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, "unexpected response type from the controller"

@@ -132,7 +132,7 @@ def _append_prepared(
     body = request.body
     entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
     timeout_ms = min(body["timeout_ms"], context.wait_ms_max)
-    append = partial(context.replicas.append, body["acks"], timeout_ms)
+    append = partial(context.replicas.append, body["acks"], timeout_ms, request=request.context)
     held = _held(context, request, sent, prepared, denied)
     if held:
         free = [entry for index, entry in enumerate(entries) if index not in held]

@@ -18,6 +18,7 @@ from broker.apis.discovery._brokers import (
     controller_id,
 )
 from broker.apis.handler import ApiContext, Encoded, authorization
+from broker.apis.handler.forwarding import ask_controller
 from broker.coordinator.internal_topics import new_topic as new_internal_topic
 from broker.protocol.codec import encode_response_body
 from broker.protocol.versions import ApiKey
@@ -174,11 +175,10 @@ async def _create_and_answer(
 ) -> _Answer:
     """Creates what is missing; answers when this broker knows it."""
     create = CreateTopicsRequest(
-        tuple(_new_topic(context, name) for name in dict.fromkeys(missing)),
-        requester=authorization.requester_of(request),
+        tuple(_new_topic(context, name) for name in dict.fromkeys(missing))
     )
     try:
-        response = await context.controller.call(create, _AUTO_CREATE_TIMEOUT_MS)
+        response = await ask_controller(context, request, create, _AUTO_CREATE_TIMEOUT_MS)
     except KafkaError as error:
         context.log.warning("topics_not_created", topics=missing, error=str(error))
         failed = dict.fromkeys([(name, None) for name in missing], _soon(error.code))

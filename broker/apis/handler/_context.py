@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from broker.replication.partition import FetchSessionIndex
+    from broker.request_context import RequestContext
     from broker.types import (
         Appendable,
         AppendResult,
@@ -57,8 +58,12 @@ class Replicas(Protocol):
         acks: int,
         timeout_ms: int,
         entries: Sequence[tuple[TopicPartition, Appendable]],
+        request: RequestContext | None = None,
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
-        """Append to each partition; results in order of the entries."""
+        """Append to each partition; results in order of the entries.
+
+        The `request` notes what it waited for.
+        """
 
     def fetch(
         self,

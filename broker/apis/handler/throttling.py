@@ -77,14 +77,15 @@ def started(context: ApiContext, request: Request[Any]) -> None:
     now = asyncio.get_running_loop().time()
     request.context.loop_seconds += now - request.context.started_at
     if request.api_key == ApiKey.PRODUCE:
-        _mute(request, _record(context, request, QuotaType.PRODUCE, request.context.size, now), now)
+        spent = _record(context, request, QuotaType.PRODUCE, request.context.size, now)
+        _mute(request, spent, now, QuotaType.PRODUCE)
 
 
 def finished(context: ApiContext, request: Request[Any], answer: Answer) -> Answer:
     """Count the time of a request that has its answer; return the answer with its throttle time."""
     if request.api_key not in (ApiKey.FETCH, *_EXEMPT) and answer is not None:
         now = asyncio.get_running_loop().time()
-        _mute(request, _record_time(context, request, now), now)
+        _mute(request, _record_time(context, request, now), now, QuotaType.REQUEST)
     if not request.context.throttle_ms or answer is None:
         # A Produce with acks=0 has no answer; its connection is muted all the same.
         return answer
@@ -103,7 +104,8 @@ def fetched(context: ApiContext, request: Request[Any], size: int) -> bool:
     request.context.loop_seconds = request.context.loop_seconds or now - request.context.started_at
     by_time = _record_time(context, request, now)
     by_bytes = _record(context, request, QuotaType.FETCH, size, now)
-    _mute(request, max(by_time, by_bytes), now)
+    _mute(request, by_time, now, QuotaType.REQUEST)
+    _mute(request, by_bytes, now, QuotaType.FETCH)
     if by_time or by_bytes:
         _record(context, request, QuotaType.FETCH, -size, now)
         return True
@@ -111,15 +113,18 @@ def fetched(context: ApiContext, request: Request[Any], size: int) -> bool:
 
 
 def mute(request: Request[Any], throttle_ms: int) -> None:
-    """Have the connection wait for at least so long before its next request."""
-    _mute(request, throttle_ms, asyncio.get_running_loop().time())
+    """Have the connection wait for at least so long before it may change topics again."""
+    now = asyncio.get_running_loop().time()
+    _mute(request, throttle_ms, now, QuotaType.CONTROLLER_MUTATION)
 
 
-def _mute(request: Request[Any], throttle_ms: int, now: float) -> None:
+def _mute(request: Request[Any], throttle_ms: int, now: float, quota: QuotaType) -> None:
     if throttle_ms > 0:
-        connection = request.context.connection
+        connection, muted_until = request.context.connection, now + throttle_ms / 1000
         request.context.throttle_ms = max(request.context.throttle_ms, throttle_ms)
-        connection.muted_until = max(connection.muted_until, now + throttle_ms / 1000)
+        if muted_until > connection.muted_until:
+            connection.muted_by = quota.value
+        connection.muted_until = max(connection.muted_until, muted_until)
 
 
 def _record_time(context: ApiContext, request: Request[Any], now: float) -> int:

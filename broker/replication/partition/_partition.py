@@ -242,12 +242,15 @@ class Partition:
             return error, UNKNOWN_OFFSET
         return error, self.state.low_watermark(self.log.log_start_offset, lives)
 
-    def advance(self, now_ms: int) -> bool:
-        """Move the high watermark as far as the replicas allow; return whether it moved."""
+    def advance(self, now_ms: int, by: int | None = None) -> bool:
+        """Move the high watermark as far as the replicas allow; return whether it moved.
+
+        `by` is the replica that has more than before, if one has.
+        """
         log = self.log
         # Else a replica has what its disk has, the leader no less than the others.
         own_end = log.recovery_point if self.awaits_flush else log.log_end_offset
-        moved = self.state.advance_high_watermark(own_end, now_ms)
+        moved = self.state.advance_high_watermark(own_end, now_ms, by)
         if moved:
             self._keep_high_watermark()
         return moved
@@ -279,7 +282,7 @@ class Partition:
             log_end_offset=self.log.log_end_offset,
             now_ms=now_ms,
         )
-        return error, error is ErrorCode.NONE and self.advance(now_ms)
+        return error, error is ErrorCode.NONE and self.advance(now_ms, params.replica_id)
 
     @property
     def sends_throttled(self) -> bool:

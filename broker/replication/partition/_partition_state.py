@@ -108,6 +108,8 @@ class PartitionState:
         self.min_insync_replicas = 1
         self.high_watermark = high_watermark
         """Never goes back within a leader epoch."""
+        self.advanced_by: int | None = None
+        """The broker that had the records last when the high watermark moved the last time."""
         self.proposal: IsrProposal | None = None
         self.followers: dict[int, FollowerState] = {}
         self._lag_time_max_ms = lag_time_max_ms
@@ -321,8 +323,13 @@ class PartitionState:
         last = follower.log_end_offset, follower.broker_epoch
         return follower if last == (fetch_offset, broker_epoch) else None
 
-    def advance_high_watermark(self, log_end_offset: int, now_ms: int) -> bool:
-        """Move a leader's high watermark as far as the replicas allow; return whether it moved."""
+    def advance_high_watermark(
+        self, log_end_offset: int, now_ms: int, by: int | None = None
+    ) -> bool:
+        """Move a leader's high watermark as far as the replicas allow; return whether it moved.
+
+        `by` is the replica that has more than before; None: fewer replicas may be in sync.
+        """
         if not self.is_leader or self.is_under_min_insync:
             return False
         lowest = log_end_offset
@@ -334,7 +341,20 @@ class PartitionState:
         if lowest <= self.high_watermark:
             return False
         self.high_watermark = lowest
+        self.advanced_by = by
         return True
+
+    def lacking(self, required_offset: int) -> tuple[int, ...]:
+        """Return the followers for which the records below `required_offset` wait to be committed.
+
+        This leader, if it is its own disk.
+        """
+        late = [
+            replica_id
+            for replica_id, follower in self.followers.items()
+            if replica_id in self.maximal_isr and follower.log_end_offset < required_offset
+        ]
+        return tuple(late) or (self.broker_id,)
 
     def _about_to_join(self, replica_id: int, follower: FollowerState, now_ms: int) -> bool:
         """Else a follower just behind would chase a high watermark that runs away from it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.replication.partition import Partition
 from broker.replication.purgatory._purgatory import DelayedOperation
+from broker.request_context import ReplicaWait, WaitEnd
 from broker.types import AppendResult, DeletedRecords
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
+    from broker.request_context import RequestContext
     from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
 
 
@@ -75,18 +77,44 @@ class _AwaitsReplicas(DelayedOperation["list[A]"], Generic[A]):
 class DelayedProduce(_AwaitsReplicas[AppendResult]):
     """A produce with acks=all, appended but not yet on all in-sync replicas."""
 
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        results: list[AppendResult],
+        awaited: dict[int, Awaited],
+        request: RequestContext | None = None,
+    ) -> None:
+        """The `request` notes what it waited for last."""
+        super().__init__(loop, results, awaited)
+        self._request = request
+
     def _resolve(self, index: int, one: Awaited) -> bool:
         error = one.replica.state.acknowledged(one.required_offset)
+        if self._request is not None and error is ErrorCode.NONE and len(self._awaited) == 1:
+            self._request.waited_for = _wait_of(one.replica)
         if error is not None and error is not ErrorCode.NONE:
             self._put_error(index, one, error)
         return error is not None
 
     def _time_out(self, index: int, one: Awaited) -> None:
+        if self._request is not None:
+            lacking = one.replica.state.lacking(one.required_offset)
+            wait = ReplicaWait(*one.replica.partition, lacking, WaitEnd.TIMED_OUT)
+            self._request.waited_for = wait
         self._put_error(index, one, ErrorCode.REQUEST_TIMED_OUT)
 
     def _put_error(self, index: int, one: Awaited, error: ErrorCode) -> None:
         hint = one.replica.hint_for(error)
         self._results[index] = replace(self._results[index], error=error, current_leader=hint)
+
+
+def _wait_of(replica: Partition) -> ReplicaWait:
+    """What the newest move of a leader's high watermark waited for."""
+    state = replica.state
+    if state.advanced_by is None:
+        gone = tuple(one for one in state.replicas if one not in state.maximal_isr)
+        return ReplicaWait(*replica.partition, gone, WaitEnd.LEFT_ISR)
+    return ReplicaWait(*replica.partition, (state.advanced_by,))
 
 
 class DelayedDelete(_AwaitsReplicas[DeletedRecords]):

@@ -25,6 +25,7 @@ from raftctl.failures import CallOutcome, outcome_of
 from raftctl.loggers import Level, LogLevels
 from raftctl.runtime.api import ProcessUsage
 from raftctl.runtime.real import AVERAGED_CALLS, SHORT_CALL_S
+from raftctl.tracing import add_request_id
 
 if TYPE_CHECKING:
     import asyncio
@@ -173,6 +174,7 @@ class SimRuntime:
         self.log: FilteringBoundLogger = LogLevels(Level.DEBUG).logger(
             trace,
             [
+                add_request_id,
                 structlog.processors.format_exc_info,
                 functools.partial(_write_to, trace, node.name),
             ],

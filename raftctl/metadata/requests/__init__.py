@@ -11,7 +11,8 @@ they are packed like records. Each module holds one family:
 
 `ControllerRequest` is the union of all requests, `ControllerResponse` that of all responses.
 `ForwardedRequest` is that of the requests which brokers pass on for clients. Their `requester` is
-(principal, host) of the client; the controller's authorizer is asked with it (KIP-590).
+(principal, host) of the client; the controller's authorizer is asked with it (KIP-590). Their
+`origin` names the client's request, for logs and traces.
 
 A response carries an `ErrorCode` of Kafka's table, for the request or for each of its items.
 NOT_CONTROLLER means that another node may be the active controller: find it and ask again.

@@ -16,6 +16,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from raftctl.errors import ErrorCode
+from raftctl.metadata.requests.origin import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class CreatePartitionsRequest:
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 PREFERRED_ELECTION = 0
@@ -73,6 +75,7 @@ class ElectLeadersRequest:
     partitions: tuple[tuple[str, int], ...]
     """(topic, partition id); no more than may be decided on in one turn."""
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,7 @@ class AlterConfigsRequest:
     resources: tuple[ConfigAlteration, ...]
     validate_only: bool = False
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,7 @@ class AlterReassignmentsRequest:
     partitions: tuple[Reassignment, ...]
     allow_replication_factor_change: bool = True
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 UPGRADE = 1
@@ -180,6 +185,7 @@ class UpdateFeaturesRequest:
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +195,7 @@ class UnregisterBrokerRequest:
     TYPE_ID: ClassVar[int] = 167
     broker_id: int
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +204,7 @@ class DescribeQuorumRequest:
 
     TYPE_ID: ClassVar[int] = 168
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import Endpoint, FeatureRange
+from raftctl.metadata.requests.origin import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ class CreateTopicsRequest:
     requester: tuple[str, str] | None = None
     broker_id: int = -1
     """Broker that creates topics of its own; -1: a client does."""
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ class DeleteTopicsRequest:
     topics: tuple[tuple[str | None, UUID | None], ...]
     """(name, None) or (None, topic id)."""
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from raftctl.errors import ErrorCode
+from raftctl.metadata.requests.origin import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class AlterClientQuotasRequest:
     entries: tuple[QuotaAlteration, ...]
     validate_only: bool = False
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class CreateAclsRequest:
     TYPE_ID: ClassVar[int] = 181
     bindings: tuple[AclBinding, ...]
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class DeleteAclsRequest:
     TYPE_ID: ClassVar[int] = 182
     filters: tuple[AclFilter, ...]
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,8 @@ class AlterScramRequest:
         ]
         return list(dict.fromkeys(named))
 
+    origin: Origin | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class CreateDelegationTokenRequest:
@@ -149,6 +155,7 @@ class CreateDelegationTokenRequest:
     max_lifetime_ms: int
     """0 or less: the longest that the controller allows."""
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +167,7 @@ class RenewDelegationTokenRequest:
     period_ms: int
     """From now on; 0 or less: the longest that the controller allows."""
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,7 @@ class ExpireDelegationTokenRequest:
     period_ms: int
     """From now on; below 0: at once."""
     requester: tuple[str, str] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

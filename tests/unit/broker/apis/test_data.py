@@ -362,8 +362,8 @@ async def test_records_reach_the_log_without_a_copy(
     frame = bytearray(codec.encode_request(0, 9, 1, "c", produce_message("t", batch()))[4:])
     seen: list[Any] = []
 
-    def append(acks: int, timeout_ms: int, entries: Any) -> list[AppendResult]:
-        del acks, timeout_ms
+    def append(acks: int, timeout_ms: int, entries: Any, request: object) -> list[AppendResult]:
+        del acks, timeout_ms, request
         seen.extend(records for _, records in entries)
         return [AppendResult(ErrorCode.NONE, 0)]
 
@@ -383,7 +383,7 @@ async def test_produce_tells_the_new_leader(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=LeaderHint(2, 8))
-    monkeypatch.setattr(broker.replicas, "append", lambda *_: [moved])
+    monkeypatch.setattr(broker.replicas, "append", lambda *_, **__: [moved])
     answer = await ask(broker, 0, 10, produce_message("t", batch()))
     partition = answer["responses"][0]["partition_responses"][0]
     assert partition["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER

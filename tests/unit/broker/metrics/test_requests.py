@@ -9,8 +9,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from broker.metrics import RequestTimes
+from broker.metrics._requests import SLOW_LINES_PER_SECOND_MAX, why_slow
 from broker.protocol.versions import ApiKey
-from broker.request_context import ClientConnection, RequestContext
+from broker.request_context import ClientConnection, ReplicaWait, RequestContext, WaitEnd
 from raftctl.metrics import Metrics
 
 MS = 0.001
@@ -19,7 +20,8 @@ MS = 0.001
 def produce(start: float = 100.0) -> RequestContext:
     """A request of which the stages take 1, 2, 4, 8 and 16 ms."""
     return RequestContext(
-        ClientConnection(listener="CLIENTS", host="10.0.0.1"),
+        ClientConnection(listener="CLIENTS", host="10.0.0.1", id_prefix="4.19a7c3.17"),
+        number=3,
         size=1_000,
         api_key=ApiKey.PRODUCE,
         api_version=9,
@@ -88,6 +90,7 @@ def test_a_slow_request_has_a_line_with_all_its_stages_and_a_quick_one_has_none(
     (line,) = lines
     assert line["event"] == "slow_request"
     assert (line["api"], line["correlation_id"], line["client_id"]) == ("PRODUCE", 7, "orders")
+    assert line["request_id"] == "4.19a7c3.17.3"
     assert line["RemoteTime_ms"] == pytest.approx(4)
     assert line["TotalTime_ms"] == pytest.approx(31)
 
@@ -100,6 +103,84 @@ def test_what_waits_on_purpose_is_not_slow(api: ApiKey, *, slow: bool) -> None:
     with capture_logs() as lines:
         RequestTimes(Metrics(), structlog.get_logger(), 28).sent(context)
     assert bool(lines) == slow
+
+
+def slow(**stages: float) -> RequestContext:
+    """A request of which one stage takes the given milliseconds, and the others nothing."""
+    context = RequestContext(ClientConnection(), arrived_at=100.0, api_key=ApiKey.PRODUCE)
+    now = 100.0
+    for end in ("started_at", "returned_at", "answered_at", "queued_at", "sent_at"):
+        now += stages.get(end, 0) * MS
+        setattr(context, end, now)
+    return context
+
+
+WAITS: list[tuple[ReplicaWait | str | None, str]] = [
+    (ReplicaWait("t", 0, (3,)), "waited 412 ms for broker 3 to have the records of t-0"),
+    (
+        ReplicaWait("t", 0, (2, 3), WaitEnd.TIMED_OUT),
+        "waited 412 ms in vain for broker 2 and broker 3 to have the records of t-0",
+    ),
+    (
+        ReplicaWait("t", 0, (3,), WaitEnd.LEFT_ISR),
+        "waited 412 ms for broker 3 to leave the ISR of t-0",
+    ),
+    ("400 ms for the active controller", "waited 400 ms for the active controller"),
+    (None, "waited 412 ms for work that it had begun"),
+]
+
+
+@pytest.mark.req("O2")
+@pytest.mark.parametrize(("wait", "sentence"), WAITS)
+def test_the_line_says_what_the_answer_waited_for(
+    wait: ReplicaWait | str | None, sentence: str
+) -> None:
+    context = slow(answered_at=412)
+    context.waited_for = wait
+    assert why_slow(context) == sentence
+
+
+@pytest.mark.req("O2")
+@pytest.mark.parametrize(
+    ("stage", "sentence"),
+    [
+        ("started_at", "waited 50 ms for the requests before it on the connection"),
+        ("returned_at", "the event loop worked at it for 50 ms"),
+        ("queued_at", "its answer waited 50 ms for those before it on the connection"),
+        ("sent_at", "its answer waited 50 ms for the client to read"),
+    ],
+)
+def test_the_line_names_the_longest_stage(stage: str, sentence: str) -> None:
+    assert why_slow(slow(answered_at=1, **{stage: 50})) == sentence
+
+
+@pytest.mark.req("O2")
+def test_the_line_names_the_quota_that_muted_the_connection() -> None:
+    context = slow(started_at=50)
+    context.connection.muted_by = "producer_byte_rate"
+    context.connection.unmuted_at = 100.045
+    expected = "waited 45 ms while the quota producer_byte_rate muted its connection"
+    assert why_slow(context) == expected
+    context.connection.unmuted_at = 99.9
+    assert "quota" not in why_slow(context)
+
+
+@pytest.mark.req("O2")
+def test_a_storm_of_slow_requests_has_few_lines_and_a_count_of_the_others() -> None:
+    metrics = Metrics()
+    with capture_logs() as lines:
+        times = RequestTimes(metrics, structlog.get_logger(), 10)
+        for _ in range(1_000):
+            times.sent(produce(100.0))
+        assert len(lines) == SLOW_LINES_PER_SECOND_MAX
+        times.sent(produce(101.0))
+        assert lines[-1]["left_out"] == 1_000 - SLOW_LINES_PER_SECOND_MAX
+        for _ in range(SLOW_LINES_PER_SECOND_MAX):
+            times.sent(produce(101.0))
+        del lines[:]
+        metrics.tick()
+        metrics.tick()
+    assert lines == [{"event": "slow_requests_left_out", "log_level": "warning", "count": 1}]
 
 
 @pytest.mark.req("O1")

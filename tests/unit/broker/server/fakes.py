@@ -128,7 +128,11 @@ class FakeReplicas:
         ]
 
     def append(
-        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Any]]
+        self,
+        acks: int,
+        timeout_ms: int,
+        entries: Sequence[tuple[TopicPartition, Any]],
+        request: RequestContext | None = None,
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends at once; with `hold` the answer waits for `release`."""
         results = [self._append_one(*entry) for entry in entries]

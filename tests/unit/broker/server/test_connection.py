@@ -407,6 +407,23 @@ async def test_a_request_has_the_context_of_its_connection_and_its_own_times() -
     assert fetch.answered_at >= fetch.started_at >= produce.answered_at
 
 
+@pytest.mark.req("O2")
+async def test_a_request_is_followed_until_its_answer_has_left() -> None:
+    async with running("t") as broker, connected(broker) as client, connected(broker) as other:
+        broker.replicas.hold = True
+        client.send(PRODUCE, 9, produce_message("t", batch()))
+        client.send(PRODUCE, 9, produce_message("t", batch()))
+        await settle()
+        await other.ask(VERSIONS, 0, {})
+        first, second, of_other = broker.contexts
+        assert first.followed_id == first.request_id == f"{broker.config.node_id}.0.1.1"
+        assert second.request_id == f"{broker.config.node_id}.0.1.2"
+        assert of_other.request_id == f"{broker.config.node_id}.0.2.1"
+        broker.replicas.release()
+        await client.receive(PRODUCE, 9)
+        assert (first.followed_id, second.followed_id) == ("", second.request_id)
+
+
 async def test_large_frames_arrive_whole() -> None:
     async with running("t") as broker, connected(broker) as client:
         records = [batch(filler=bytes([n]) * size) for n, size in enumerate([70_000, 10, 3 << 20])]
