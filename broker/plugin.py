@@ -22,7 +22,7 @@ from broker.metrics import RequestTimes
 from broker.protocol.codec import compile_newest
 from broker.protocol.versions import ApiKey
 from broker.quotas import ClientQuotas, Windows, load_callback
-from broker.replication import ReplicaManager
+from broker.replication import ReplicaManager, ReplicaMetrics
 from broker.server import ConnectionLimits, ListenerConfigs, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.metadata.configs.topic import topic_defaults
@@ -95,7 +95,7 @@ class KafkaBroker:
         logs = LogManager(context.runtime, config.log_dirs, defaults, context.fail, settings)
         self.replicas = ReplicaManager(context, logs)
         """For others to read only."""
-        self.replicas.topics.register(context.metrics)
+        ReplicaMetrics(self.replicas, config.metrics_partitions, context.metrics)
         self._metadata = MetadataCache()
         self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)
         self._internal_topics = InternalTopics(config, context.controller, self._metadata)

@@ -1,7 +1,8 @@
 """Replication: the replicas that this broker has, and the requests that wait for them.
 
 `ReplicaManager` is the front door. It turns metadata images into leaders and followers, and
-requests into appends and reads. The packages below it:
+requests into appends and reads. `ReplicaMetrics` is asked about it at a scrape. The packages below
+it:
 
     reads         Fetch and ListOffsets: sessions, cold pages, rack-aware replicas
     fetcher       followers copy the logs of their leaders
@@ -34,7 +35,9 @@ Source: Kafka's replication protocol (KIP-101, KIP-227, KIP-392, KIP-497, KIP-90
 """
 
 from broker.replication._replica_manager import ReplicaManager
+from broker.replication._replica_metrics import ReplicaMetrics
 
 __all__ = [
     "ReplicaManager",
+    "ReplicaMetrics",
 ]

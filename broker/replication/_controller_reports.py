@@ -100,6 +100,8 @@ class IsrManager(_ReportQueue["tuple[IsrProposal, Partition]"]):
         # Never longer: a leader whose ISR does not shrink acknowledges nothing meanwhile.
         super().__init__(context, _FIRST_BACKOFF_MS)
         self._changed = changed
+        self.shrinks = self.expansions = self.refused = 0
+        """Proposals that were committed, and those that the controller refused."""
 
     def submit(self, replica: Partition, proposal: IsrProposal) -> None:
         """Send the proposal with the next request."""
@@ -174,11 +176,16 @@ class IsrManager(_ReportQueue["tuple[IsrProposal, Partition]"]):
             # bears the partition epoch, which the controller has moved on if it applied it.
             return state.proposal is proposal
         if result.error is not ErrorCode.NONE:
+            self.refused += 1
             again = state.proposal_refused(proposal, result.error)
             error = result.error.name
             self._log_of(replica).info("isr_change_refused", error=error, again=again)
             self._changed(replica)
             return again
+        if proposal.is_expansion:
+            self.expansions += 1
+        else:
+            self.shrinks += 1
         state.isr_committed(result.leader_epoch, result.partition_epoch, result.isr)
         self._log_of(replica).info("isr_changed", isr=list(result.isr))
         self._changed(replica)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.background import Background
 from broker.log import LogListener
@@ -23,7 +23,7 @@ from broker.replication._partition_changes import (
 )
 from broker.replication._produced_batches import AckFlusher, Preparing
 from broker.replication.fetcher import Connector, Fetchers
-from broker.replication.partition import Partition, PartitionState, Throttles
+from broker.replication.partition import Conditions, Partition, PartitionState, Throttles
 from broker.replication.purgatory import Awaited, DelayedDelete, DelayedProduce, Purgatory
 from broker.replication.reads import BrokerDirectory, OffsetLookups, Reads, cold_reads
 from broker.types import (
@@ -105,6 +105,8 @@ class ReplicaManager(LogListener):
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._deletes: Purgatory[list[DeletedRecords]] = Purgatory(self._loop)
+        self.conditions = Conditions()
+        """Of the replicas here; for others to read only."""
         self._background = Background(context.fail)
         self._log = bind_log(context.runtime, logger="broker.replication")
         self._changes = RoleChanges(self._log)
@@ -120,7 +122,7 @@ class ReplicaManager(LogListener):
         self.preparing = Preparing(preparer, self._replicas, context.runtime.wall_ms)
         """For batches, before `append`."""
         self._ack_flusher = AckFlusher(self._flushed)
-        self._isr = IsrManager(context, self._isr_answered)
+        self.isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
         self._throttles = Throttles(self._broker_id)
         self.topics = TopicMetrics()
@@ -138,7 +140,7 @@ class ReplicaManager(LogListener):
         )
         self.connector = Connector(context.config, context.runtime)
         """To other brokers, for all parts of this one."""
-        self._fetchers = Fetchers(
+        self.fetchers = Fetchers(
             context,
             logs,
             self._throttles.fetching,
@@ -154,6 +156,16 @@ class ReplicaManager(LogListener):
         return self._replicas
 
     @property
+    def refused(self) -> int:
+        """How many replicas are to be here and cannot."""
+        return len(self._refused)
+
+    @property
+    def waiting(self) -> Mapping[str, Purgatory[Any]]:
+        """The requests that wait, under Apache Kafka's names of their kinds."""
+        return {"Produce": self._produces, "Fetch": self._fetches, "DeleteRecords": self._deletes}
+
+    @property
     def follows_image(self) -> bool:
         """True if every replica here leads or follows as the newest image says."""
         return not self._changed
@@ -164,7 +176,8 @@ class ReplicaManager(LogListener):
         Raises InvariantViolation. Tests and the simulator call it after each event; production
         does not, since it looks at every segment, follower and waiting request.
         """
-        for replica in self._replicas.values() if changed is None else changed:
+        changed = list(self._replicas.values() if changed is None else changed)
+        for replica in changed:
             partition = replica.partition
             invariant(self._replicas.get(partition) is replica, "a partition is known by its name")
             invariant(partition not in self._refused, "what is here is not refused")
@@ -174,20 +187,21 @@ class ReplicaManager(LogListener):
             replica.invariants()
             if replica.log.offline is None:
                 leader = NO_LEADER if replica.state.is_leader else replica.state.leader_id
-                copied = self._fetchers.leader_of(partition)
+                copied = self.fetchers.leader_of(partition)
                 invariant(
                     copied == leader, "a follower copies from its leader, a leader from nobody"
                 )
         self._new_replicas.invariants(self._replicas, changes=False)
         self._changed.invariants(self._replicas, changes=True)
-        self._fetchers.invariants()
-        self._isr.invariants()
+        self.fetchers.invariants()
+        self.isr.invariants()
         self._places.invariants()
         self._produces.invariants()
         self._fetches.invariants()
         self._deletes.invariants()
         self._logs.invariants()
         self.topics.invariants()
+        self.conditions.invariants(self._replicas, changed)
 
     async def start(self) -> None:
         """Recover the logs; partitions are served once an image names them.
@@ -198,7 +212,7 @@ class ReplicaManager(LogListener):
         self._context.stopped_cleanly(self._logs.clean_epoch)
         self._background.start(self._new_replicas.run())
         self._background.start(self._changed.run())
-        self._background.start(self._isr.run())
+        self._background.start(self.isr.run())
         self._background.start(self._places.run())
         self._background.start(self._shrink_periodically())
 
@@ -285,6 +299,7 @@ class ReplicaManager(LogListener):
             self._lead(replica, image)
         else:
             self._follow(replica, image)
+        self.conditions.note(replica)
         self._wake(partition)
 
     def _is_out_of_reach(self, partition: TopicPartition, image: PartitionImage) -> bool:
@@ -312,7 +327,7 @@ class ReplicaManager(LogListener):
     def _lead(self, replica: Partition, image: PartitionImage) -> None:
         end = replica.log.log_end_offset
         if replica.state.become_leader(image, log_end_offset=end, now_ms=self._now_ms()):
-            self._fetchers.unfollow(replica.partition)
+            self.fetchers.unfollow(replica.partition)
             # Before any append: a follower of the former leader is cut by this entry, even if this
             # leader never writes a batch in its epoch (KIP-101).
             replica.log.epochs.assign(image.leader_epoch, end)
@@ -324,7 +339,7 @@ class ReplicaManager(LogListener):
         if not replica.state.become_follower(image):
             return
         self._changes.follows(replica, image.leader)
-        self._fetchers.follow(replica, image.leader)
+        self.fetchers.follow(replica, image.leader)
 
     def _host(self, partition: TopicPartition, topic_id: UUID) -> Partition:
         """Return the partition with this id; one of an earlier topic of its name is dropped."""
@@ -362,12 +377,13 @@ class ReplicaManager(LogListener):
         log = self._logs.get(partition)
         if log is None or log.topic_id != topic_id:
             return
-        self._fetchers.unfollow(partition)
+        self.fetchers.unfollow(partition)
         self._places.forget(partition)
         replica = self._replicas.pop(partition, None)
         self._logs.delete(partition)
         if replica is not None:
             self.topics.dropped(partition.topic)
+            self.conditions.forget(partition)
             replica.state.resign()
             replica.mark_dirty()
             self._wake(partition)
@@ -381,8 +397,9 @@ class ReplicaManager(LogListener):
         for partition in partitions:
             replica = self._replicas.get(partition)
             if replica is not None:
-                self._fetchers.unfollow(partition)
+                self.fetchers.unfollow(partition)
                 replica.state.resign()
+                self.conditions.note(replica)
                 self._wake(partition)
         directory_id = self._context.directory_ids.get(path)
         if directory_id is not None:
@@ -400,11 +417,12 @@ class ReplicaManager(LogListener):
                 config = self._topic_config(partition.topic)
                 replica.log.config = config
                 replica.state.configure(config.min_insync_replicas)
+                self.conditions.note(replica)
                 if replica.state.is_leader:
                     self._ack_flusher.request(replica)
                 replica.advance(self._now_ms())
                 self._wake(partition)
-                self._fetchers.touch(partition)
+                self.fetchers.touch(partition)
 
     def _topic_config(self, topic: str) -> TopicConfig:
         return topic_config(self._image, topic, self._topic_defaults, self._broker_id)
@@ -494,7 +512,7 @@ class ReplicaManager(LogListener):
             if error is ErrorCode.NONE:
                 proposal = replica.state.propose_expansion(params.replica_id)
                 if proposal is not None:
-                    self._isr.submit(replica, proposal)
+                    self.isr.submit(replica, proposal)
 
     def note_answered(
         self, replica_id: int, partitions: Iterable[FetchPartition], results: Iterable[FetchResult]
@@ -609,7 +627,7 @@ class ReplicaManager(LogListener):
                 end = replica.log.log_end_offset
                 proposal = replica.state.propose_shrinking(end, now_ms)
                 if proposal is not None:
-                    self._isr.submit(replica, proposal)
+                    self.isr.submit(replica, proposal)
                 if replica.advance(now_ms):
                     self._wake(replica.partition)
 
@@ -625,6 +643,9 @@ class ReplicaManager(LogListener):
 
         Wake in any case, for with too few replicas in sync waiting produces have an answer now.
         """
+        # It may have left while the controller was asked.
+        if self._replicas.get(replica.partition) is replica:
+            self.conditions.note(replica)
         replica.advance(self._now_ms())
         self._wake(replica.partition)
 
@@ -636,7 +657,7 @@ class ReplicaManager(LogListener):
         replica = self._replicas.get(partition)
         if replica is not None:
             replica.mark_dirty()
-            self._fetchers.touch(partition)
+            self.fetchers.touch(partition)
 
     def _wake(self, partition: TopicPartition) -> None:
         """Answer the requests that a change of the partition completes.

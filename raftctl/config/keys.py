@@ -163,6 +163,13 @@ class ListenerKeys(Section):
 class MetricsKeys(Section):
     """Metrics"""
 
+    metrics_partitions: Literal["none", "problem", "all"] = _key(
+        "problem",
+        "Which partitions of a broker have series of their own at `/metrics`. `problem`: all while "
+        "they fit into `metrics.series.max`, else those that are offline, under-replicated or out "
+        "of sync. `all`: those first, then others while they fit. `none`: no partition. What has "
+        "no series is in sums, with the topic `(other)`. Ours.",
+    )
     metrics_series_max: int = _key(
         1_500,
         "Beyond this number of series at `/metrics`, no topic and no partition gets some of its "

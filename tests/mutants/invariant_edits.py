@@ -246,7 +246,7 @@ EDITS = (
     Edit(
         "leader_still_copies",
         "broker.replication._replica_manager:ReplicaManager._lead",
-        "self._fetchers.unfollow(replica.partition)\n",
+        "self.fetchers.unfollow(replica.partition)\n",
         "pass\n",
         f"{_REPLICAS}test_brokers_take_over_and_hand_back",
     ),
@@ -260,7 +260,7 @@ EDITS = (
     Edit(
         "partition_is_copied_in_an_older_epoch",
         "broker.replication._replica_manager:ReplicaManager._follow",
-        "self._fetchers.follow(replica, image.leader)",
+        "self.fetchers.follow(replica, image.leader)",
         "pass",
         f"{_REPLICAS}test_brokers_take_over_and_hand_back",
     ),

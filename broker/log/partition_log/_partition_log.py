@@ -227,6 +227,11 @@ class PartitionLog:
         return self._segments.size
 
     @property
+    def segment_count(self) -> int:
+        """How many segments there are."""
+        return len(self._segments)
+
+    @property
     def last_stable_offset(self) -> int:
         """The offset below which all transactions have ended; at most the high watermark."""
         first, end = self.producers.first_unstable_offset, self.high_watermark

@@ -181,6 +181,8 @@ class Following:
     """Whether the leader's bounds must be asked for first."""
     is_behind: bool = True
     """Whether it lacks committed records, as far as is known."""
+    lag: int = 0
+    """How many of those it lacks; 0 before the first answer."""
 
     @property
     def key(self) -> Key:
@@ -234,6 +236,10 @@ class Followings:
             current = one.leader_epoch == one.replica.state.leader_epoch
             invariant(current, "a partition follows in its leader epoch")
         self.session.invariants(self._by_key.keys())
+
+    def lag_of(self, partition: TopicPartition) -> int:
+        """Return how many committed records a partition lacks here, as far as is known."""
+        return self._all[partition].lag
 
     # --- who follows ------------------------------------------------------------------------------
 
@@ -369,6 +375,10 @@ class Fetcher:
     def partitions(self) -> set[TopicPartition]:
         """The partitions that follow this leader here."""
         return {one.replica.partition for one in self._followings}
+
+    def lag_of(self, partition: TopicPartition) -> int:
+        """Return how many committed records a partition lacks here, as far as is known."""
+        return self._followings.lag_of(partition)
 
     @property
     def is_idle(self) -> bool:
@@ -591,7 +601,8 @@ class Fetcher:
             self._back_off(following, str(failed))
             return
         replica.counts.broker.replication_bytes_in += len(records)
-        following.is_behind = replica.log.log_end_offset < data["high_watermark"]
+        following.lag = max(data["high_watermark"] - replica.log.log_end_offset, 0)
+        following.is_behind = following.lag > 0
         if records and replica.fetches_throttled:
             self._throttle.record(len(records), int(self._loop.time() * 1000))
         if changed:
@@ -694,6 +705,18 @@ class Fetchers:
     def leader_of(self, partition: TopicPartition) -> int:
         """Return the broker from which a partition is copied, NO_LEADER if from none."""
         return self._link_of.get(partition, (NO_LEADER, 0))[0]
+
+    def lag_of(self, partition: TopicPartition) -> tuple[str, int] | None:
+        """Return which fetcher copies a partition, and how many committed records it lacks here.
+
+        None if nobody copies it. The name is that of Apache Kafka's thread.
+        """
+        link = self._link_of.get(partition)
+        if link is None:
+            return None
+        leader_id, number = link
+        lag = self._fetchers[link].lag_of(partition)
+        return f"ReplicaFetcherThread-{number}-{leader_id}", lag
 
     def follow(self, replica: Partition, leader_id: int) -> None:
         """Add a partition, or note its new leader epoch."""

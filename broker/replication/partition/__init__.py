@@ -17,6 +17,7 @@ Invariants:
 - a leader tracks exactly the other replicas; a follower tracks none;
 - a session's reader is idle only while it has everything that it may see.
 
+`Conditions` count the broker's replicas, such as those that are under-replicated.
 `Throttle` bounds the rate of copying, the transaction guards keep batches of ended
 transactions out, and the fetch session index knows which partitions of a session have
 changed.
@@ -25,6 +26,7 @@ Source: KIP-497 (AlterPartition), KIP-903 (broker epochs), KIP-966 (eligible lea
 KIP-207, KIP-227 (fetch sessions), KIP-73 (throttling), KIP-890 (transactions).
 """
 
+from broker.replication.partition._conditions import Condition, Conditions
 from broker.replication.partition._fetch_session_index import FetchSessionIndex
 from broker.replication.partition._partition import Fetched, Partition
 from broker.replication.partition._partition_state import IsrProposal, PartitionState
@@ -32,6 +34,8 @@ from broker.replication.partition._throttle import Throttle, Throttles
 from broker.replication.partition._transaction_guards import Guard, Sender
 
 __all__ = [
+    "Condition",
+    "Conditions",
     "FetchSessionIndex",
     "Fetched",
     "Guard",

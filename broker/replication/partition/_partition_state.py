@@ -81,6 +81,8 @@ class IsrProposal:
     partition_epoch: int
     members: tuple[tuple[int, int], ...]
     """(broker id, broker epoch), this broker's own epoch as -1."""
+    is_expansion: bool
+    """Whether it is larger than the ISR in force."""
 
 
 class PartitionState:
@@ -102,6 +104,9 @@ class PartitionState:
         self.epoch_start_offset = UNKNOWN_OFFSET
         """The leader's log end when it took over."""
         self.replicas: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()
+        """The replicas that a reassignment adds."""
+        self.is_reassigning = False
         self.isr: tuple[int, ...] = ()
         """As the controller committed it."""
         self.maximal_isr: tuple[int, ...] = ()
@@ -201,8 +206,12 @@ class PartitionState:
     def _is_stale(self, image: PartitionImage) -> bool:
         """Return whether the image is no newer than this state.
 
-        The answer to a proposal may have come before the image that contains it.
+        The answer to a proposal may have come before the image that contains it. What only an
+        image says of these epochs is taken up here.
         """
+        if image.partition_epoch >= self.partition_epoch:
+            self.adding = image.adding_replicas
+            self.is_reassigning = bool(image.adding_replicas or image.removing_replicas)
         return image.partition_epoch <= self.partition_epoch
 
     def _take_over(self, image: PartitionImage) -> None:
@@ -415,7 +424,9 @@ class PartitionState:
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
         members = tuple((replica, self._broker_epoch_of(replica)) for replica in isr)
         self.maximal_isr = isr if len(isr) > len(self.isr) else self.isr
-        self.proposal = IsrProposal(self.leader_epoch, self.partition_epoch, members)
+        self.proposal = IsrProposal(
+            self.leader_epoch, self.partition_epoch, members, len(isr) > len(self.isr)
+        )
         return self.proposal
 
     def _broker_epoch_of(self, replica_id: int) -> int:

@@ -228,6 +228,11 @@ class Purgatory(Generic[R]):
     def __len__(self) -> int:
         return len(self._timers)
 
+    @property
+    def watches(self) -> int:
+        """How many partitions the waiting operations watch, each as often as it is watched."""
+        return sum(map(len, self._watched.values()))
+
     def invariants(self) -> None:
         """Check that each waiting operation has a timer and is found by what it watches.
 

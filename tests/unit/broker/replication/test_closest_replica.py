@@ -120,7 +120,7 @@ async def test_records_that_are_not_committed_are_not_served_by_a_follower() -> 
         leader, follower = world.nodes[1], world.nodes[2]
         world.set_isr(1)
         leader.append(BATCH)
-        world.nodes[2].replicas._fetchers.follow(follower.replica(), 1)
+        world.nodes[2].replicas.fetchers.follow(follower.replica(), 1)
         world.controller.refuse = [ErrorCode.REQUEST_TIMED_OUT] * 1_000
         await eventually(lambda: follower.replica().log.log_end_offset == 1)
         found = fetch_now(follower, wanted(0), from_rack("b"))

@@ -314,7 +314,7 @@ async def test_partitions_that_arrive_together_end_a_fetch_once(
         world.create_topic(partitions=MANY)
         follower = world.nodes[2]
         await eventually(lambda: len(follower.replicas.partitions) == MANY)
-        (fetcher,) = follower.replicas._fetchers._fetchers.values()
+        (fetcher,) = follower.replicas.fetchers._fetchers.values()
         await eventually(lambda: fetcher._is_waiting and fetcher._gathering.at_s is None)
         ended.clear()
         for _ in range(3):

@@ -80,7 +80,7 @@ async def test_after_failover_the_old_leaders_own_records_are_gone() -> None:
         # Cut off: it appends what nobody copies, and the others go on without it.
         one.deaf = True
         for node in (two, three):
-            node.replicas._fetchers.unfollow(P0)
+            node.replicas.fetchers.unfollow(P0)
         for _ in range(5):
             one.append(make_batch([b"lost"]))
         world.elect(2, isr=(2, 3))
@@ -212,10 +212,10 @@ async def test_several_fetchers_share_the_partitions_of_a_leader() -> None:
         done = one.replicas.append(-1, 5_000, [(p, make_batch([b"v"])) for p in partitions])
         assert isinstance(done, asyncio.Future)
         assert [r.error for r in await done] == [ErrorCode.NONE] * 7
-        shares = [len(f._followings) for f in two.replicas._fetchers._fetchers.values()]
+        shares = [len(f._followings) for f in two.replicas.fetchers._fetchers.values()]
         assert sorted(shares) == [2, 2, 3]
         world.elect(2)
-        shares = [len(f._followings) for f in two.replicas._fetchers._fetchers.values()]
+        shares = [len(f._followings) for f in two.replicas.fetchers._fetchers.values()]
         assert sum(shares) == 6
 
 
@@ -226,7 +226,7 @@ async def test_a_partition_that_is_refused_waits_and_the_others_do_not() -> None
         one, two = world.nodes.values()
         one.deaf = True
         world.elect(1)
-        (fetcher,) = two.replicas._fetchers._fetchers.values()
+        (fetcher,) = two.replicas.fetchers._fetchers.values()
         other = TopicPartition("t", 1)
         known = {following.replica.partition: following for following in fetcher._followings}
         refused, served = known[P0], known[other]

@@ -204,7 +204,7 @@ def test_a_follower_that_lags_for_too_long_is_proposed_to_leave() -> None:
     assert state.propose_shrinking(9, LAG) is None
     fetched(state, 2, 9, end=9, now_ms=LAG)
     proposal = state.propose_shrinking(9, LAG + 1)
-    assert proposal == IsrProposal(0, 0, ((1, -1), (2, 2)))
+    assert proposal == IsrProposal(0, 0, ((1, -1), (2, 2)), is_expansion=False)
     assert state.propose_shrinking(9, LAG + 1) is None
 
 
@@ -233,7 +233,7 @@ def test_a_follower_joins_at_the_high_watermark_and_the_epochs_start() -> None:
     state.blocked.add(2)
     assert state.propose_expansion(2) is None
     state.blocked.clear()
-    assert state.propose_expansion(2) == IsrProposal(2, 0, ((1, -1), (2, 2)))
+    assert state.propose_expansion(2) == IsrProposal(2, 0, ((1, -1), (2, 2)), is_expansion=True)
     assert state.propose_expansion(2) is None
     assert state.propose_expansion(9) is None
 
@@ -344,7 +344,7 @@ def test_who_misses_any_record_for_too_long_leaves(missing: int, end: int) -> No
     fetched(state, 2, end - missing, end=end, now_ms=LAG)
     fetched(state, 2, end - missing, end=end, now_ms=LAG + 1)
     proposal = state.propose_shrinking(end, 2 * LAG)
-    assert proposal == IsrProposal(0, 0, ((1, -1),))
+    assert proposal == IsrProposal(0, 0, ((1, -1),), is_expansion=False)
 
 
 @pytest.mark.req("R2")

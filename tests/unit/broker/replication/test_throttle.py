@@ -136,7 +136,7 @@ async def test_a_follower_stops_fetching_until_the_rate_has_come_down() -> None:
         # A new leader epoch, in which the follower does not know yet whether it is behind.
         world.elect(1, (1,))
         leader.append(BATCH)
-        (fetcher,) = follower.replicas._fetchers._fetchers.values()
+        (fetcher,) = follower.replicas.fetchers._fetchers.values()
         await eventually(lambda: not fetcher._is_ready())
         assert follower.replica().log.log_end_offset == 0
         world.controller.commit(ConfigRecord(BROKER_RESOURCE, "", FOLLOWER_RATE, None))
