@@ -27,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="A folder of real histories with known verdicts, which are no part of the project.",
     )
+    parser.addoption(
+        "--dashboards",
+        metavar="DIR",
+        type=Path,
+        help="packaging/examples/metrics of a checkout of strimzi-kafka-operator.",
+    )
 
 
 def pytest_configure() -> None:

@@ -36,9 +36,9 @@ _PROGRAMS = re.compile(
 )
 NOT_COMMANDS = re.compile(
     r"[\w.-]+=|\{|#!/bin/sh|store/|coverage: "
-    r"|import |from |class |async |def |assert |@| |\[project"
+    r"|import |from |class |async |def |assert |@| |\[project|[a-z_]+:$"
 )
-"""How blocks begin that are no commands: properties, JSON, scripts, files, output, code."""
+"""How blocks begin that are no commands: properties, JSON, YAML, scripts, files, output, code."""
 NOT_RUN: dict[str, dict[str, str]] = {
     "README.md": {
         "make demo": "half a minute: test_local_cluster.py runs it",

@@ -67,6 +67,11 @@ RUNS: dict[str, Run] = {
         "32 min",
         "pytest -q tests/suites",
     ),
+    "test-dashboards": run(
+        "the dashboards and rules of Strimzi, evaluated by a Prometheus; docs/how-to/monitor.md",
+        "2 min",
+        "pytest -q tests/peers/test_prometheus.py [--dashboards DASHBOARDS]",
+    ),
     "sim-cores": run(
         "the quorum's cores alone; each seed draws faults and shape",
         "minutes",

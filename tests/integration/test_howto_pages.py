@@ -43,6 +43,7 @@ RUN_BY = {
     "check-histories.md": SLOW,
     "coordinate.md": "tests/integration/test_howto_pages.py",
     "measure.md": "tests/integration/test_howto_pages.py",
+    "monitor.md": "tests/unit/monitoring/test_alerts.py",
     "run-a-cluster.md": "tests/integration/test_howto_pages.py",
     "secure-a-cluster.md": "tests/integration/test_tls_cluster.py",
     "simulate.md": SLOW,
@@ -51,7 +52,8 @@ RUN_BY = {
     "write-a-broker.md": "tests/integration/test_plugins.py",
     "write-an-authorizer.md": "tests/unit/raftctl/security/test_plugin.py",
 }
-"""What runs a page's commands; those of the last two are code, which these tests run."""
+"""What runs a page's commands; those of the last two are code, which these tests run, and those
+of `monitor.md` are files for Prometheus, which it checks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.monitoring import reference
+from tests.monitoring import alerts, dashboard, reference, strimzi
 from tests.monitoring.definitions import ROOT
 
 
@@ -25,7 +25,13 @@ def main() -> None:
 
 def files() -> dict[str, str]:
     """Path from the checkout to content."""
-    return {"docs/reference/metrics.md": reference.page()}
+    return {
+        "docs/reference/metrics.md": reference.page(),
+        "docs/operate/alerts.yml": alerts.rules(),
+        "docs/operate/runbook.md": alerts.runbook(),
+        "docs/operate/grafana-dashboard.json": dashboard.text(),
+        "docs/operate/strimzi.yml": strimzi.recording_rules(),
+    }
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def _metrics_of(value: object) -> Iterator[Metric]:
     if isinstance(value, Metric):
         yield value
     elif isinstance(value, Mapping):
-        yield from _metrics_of(tuple(value.values()))
+        yield from _metrics_of((*value, *value.values()))
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for one in value:
             yield from _metrics_of(one)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _INTRODUCTION = f"""\
 Every node serves its metrics as text for Prometheus at `/metrics`: a controller on its own
-listener, a broker on `http.listener`.
+listener, a broker on `http.listener`. [Watch with Prometheus and Grafana](../how-to/monitor.md)
+says how they are scraped, and which dashboards and alerts there are.
 
 Most names are those that the rules of Strimzi's JMX exporter make of Apache Kafka's MBeans, or
 those of kafka_exporter. What Apache Kafka does not have begins with `raftctl_`.
