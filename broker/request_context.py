@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -156,6 +157,10 @@ class RequestContext:
     client_id: str | None = None
     records_bytes_max: int | None = None
     """Of a Fetch: the records of a partition are cut there, within a batch too; None: never."""
+    is_of_replica: bool = False
+    """Whether it is a Fetch of a follower, not of a consumer."""
+    errors: Mapping[int, int] | None = None
+    """Error code to how often the response has it; without those that say that all is well."""
 
     def identify(
         self, api_key: int, version: int, correlation_id: int, client_id: str | None

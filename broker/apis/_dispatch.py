@@ -210,7 +210,24 @@ def _encode(request: Request[Any], answer: Answer) -> Response:
         return None
     if isinstance(answer, Encoded):
         return frame_response(key, version, correlation_id, [answer.body])
+    request.context.errors = errors_of(answer)
     return encode_response(key, version, correlation_id, answer)
+
+
+def errors_of(answer: Mapping[str, Any]) -> dict[int, int]:
+    """Count the error codes of a response, those of its parts too, but for NONE."""
+    found: dict[int, int] = {}
+    parts: list[Mapping[str, Any]] = [answer]
+    while parts:
+        for name, value in parts.pop().items():
+            if name == "error_code":
+                if value:
+                    found[value] = found.get(value, 0) + 1
+            elif type(value) is list and value and type(value[0]) is dict:
+                parts += value
+            elif type(value) is dict:
+                parts.append(value)
+    return found
 
 
 # --- slices ---------------------------------------------------------------------------------------

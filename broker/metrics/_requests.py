@@ -11,11 +11,14 @@ beyond some lines a second they are counted only.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.protocol.versions import SERVED, ApiKey
 from broker.request_context import ReplicaWait, WaitEnd
+from raftctl.errors import ErrorCode
 from raftctl.metrics import (
+    QUANTILES,
     Distribution,
     Family,
     Meter,
@@ -46,6 +49,12 @@ RATES = gauge(
     "request",
     "minutes",
 )
+ERRORS = counter(
+    f"{_PREFIX}_errors_total",
+    "Errors in responses, one for each partition or group that has it; NONE: responses without.",
+    "request",
+    "error",
+)
 BYTES = summary(f"{_PREFIX}_requestbytes", "Bytes of a request.", "request")
 TIMES = {
     stage: summary(f"{_PREFIX}_{stage.lower()}ms", f"Milliseconds a request {what}.", "request")
@@ -60,9 +69,13 @@ TIMES = {
     )
 }
 
+_STAGE_QUANTILES = (0.5, 0.99)
+"""Of what is a part of the whole time, and of sizes: with all six an API would be 70 series."""
 _WAITING = (ApiKey.FETCH, ApiKey.JOIN_GROUP)
 """Requests that wait on purpose, for records and for other members."""
 SLOW_LINES_PER_SECOND_MAX = 10
+_ERROR_NAMES = {code.value: code.name for code in ErrorCode}
+_WHOLE = "TotalTime"
 _US = 1_000_000
 _MS_OF_US = 0.001
 
@@ -70,9 +83,11 @@ _MS_OF_US = 0.001
 class _Api:
     """What is counted for one API."""
 
-    __slots__ = ("bytes", "requests", "times", "versions")
+    __slots__ = ("bytes", "errors", "name", "requests", "times", "versions")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.errors: Counter[str] = Counter()
         self.requests = Meter()
         self.versions: dict[int, int] = {}
         self.bytes = Distribution()
@@ -92,7 +107,8 @@ class RequestTimes:
         self._metrics = metrics
         self._log = log
         self._slow_s = slow_ms / 1000
-        self._apis: dict[int, _Api] = {}
+        self._apis: dict[tuple[int, bool], _Api] = {}
+        """By key, and whether followers ask."""
         self._second = -1
         """Of the clock, in which the newest slow request ended."""
         self._lines = 0
@@ -116,8 +132,14 @@ class RequestTimes:
         """
         if context.api_version not in SERVED.get(context.api_key, ()):
             return
-        api = self._apis.get(context.api_key) or self._new_api(context.api_key)
+        which = context.api_key, context.is_of_replica
+        api = self._apis.get(which) or self._new_api(which)
         api.requests.count += 1
+        if context.errors:
+            for code, count in context.errors.items():
+                api.errors[_error_name(code)] += count
+        else:
+            api.errors[ErrorCode.NONE.name] += 1
         api.versions[context.api_version] = api.versions.get(context.api_version, 0) + 1
         api.bytes.add(context.size)
         total = context.sent_at - context.arrived_at
@@ -127,8 +149,8 @@ class RequestTimes:
         if total - waited > self._slow_s:
             self._log_slow(context, total)
 
-    def _new_api(self, api_key: int) -> _Api:
-        api = self._apis[api_key] = _Api()
+    def _new_api(self, which: tuple[int, bool]) -> _Api:
+        api = self._apis[which] = _Api(_api_name(*which))
         self._metrics.keep(*api.measured)
         return api
 
@@ -159,7 +181,7 @@ class RequestTimes:
         )
 
     def _collect(self) -> Iterator[Family]:
-        named = [(ApiKey(key).name, api) for key, api in sorted(self._apis.items())]
+        named = [(api.name, api) for _, api in sorted(self._apis.items())]
         yield Family(
             REQUESTS,
             [
@@ -176,12 +198,39 @@ class RequestTimes:
                 for minutes, rate in api.requests.rates.items()
             ],
         )
-        yield Family(BYTES, [Sample((name,), api.bytes.summary()) for name, api in named])
+        yield Family(
+            ERRORS,
+            [
+                Sample((name, error), count)
+                for name, api in named
+                for error, count in sorted(api.errors.items())
+            ],
+        )
+        yield Family(
+            BYTES,
+            [Sample((name,), api.bytes.summary(asked=_STAGE_QUANTILES)) for name, api in named],
+        )
         for stage, metric in TIMES.items():
+            asked = QUANTILES if stage == _WHOLE else _STAGE_QUANTILES
             yield Family(
                 metric,
-                [Sample((name,), api.times[stage].summary(_MS_OF_US)) for name, api in named],
+                [
+                    Sample((name,), api.times[stage].summary(_MS_OF_US, asked))
+                    for name, api in named
+                ],
             )
+
+
+def _api_name(api_key: int, is_of_replica: bool) -> str:
+    """The name in Apache Kafka's metrics: `ListOffsets`, `FetchConsumer`."""
+    if api_key == ApiKey.FETCH:
+        return "FetchFollower" if is_of_replica else "FetchConsumer"
+    return "".join(word.title() for word in ApiKey(api_key).name.split("_"))
+
+
+def _error_name(code: int) -> str:
+    """The name in Kafka's registry."""
+    return _ERROR_NAMES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR.name)
 
 
 def _stages(context: RequestContext, total: float) -> tuple[tuple[str, float], ...]:

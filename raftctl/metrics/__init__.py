@@ -30,10 +30,11 @@ from raftctl.metrics._definition import (
     single,
     summary,
 )
-from raftctl.metrics._meter import Distribution, Meter
+from raftctl.metrics._meter import QUANTILES, Distribution, Meter
 from raftctl.metrics._registry import Details, Metrics
 
 __all__ = [
+    "QUANTILES",
     "Details",
     "Distribution",
     "Family",

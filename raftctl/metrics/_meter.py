@@ -90,10 +90,10 @@ class Distribution:
             self._ticks = 0
             self._before, self._now = self._now, [0] * _BUCKETS
 
-    def summary(self, scale: float = 1.0) -> Summary:
-        """What is scraped, with each value multiplied by `scale`."""
+    def summary(self, scale: float = 1.0, asked: Sequence[float] = QUANTILES) -> Summary:
+        """What is scraped, with each value multiplied by `scale`; the quantiles rise."""
         counts = [now + before for now, before in zip(self._now, self._before, strict=True)]
-        found = zip(QUANTILES, quantiles(counts, QUANTILES), strict=True)
+        found = zip(asked, quantiles(counts, asked), strict=True)
         pairs = tuple((quantile, value * scale) for quantile, value in found)
         return Summary(self.count, self.total * scale, pairs)
 

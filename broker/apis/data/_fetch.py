@@ -69,6 +69,7 @@ def handle(
     level = request.body["isolation_level"]
     if level not in _ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {level} does not exist")
+    request.context.is_of_replica = _replica_id(request.body) != CONSUMER
     now_ms = int(asyncio.get_running_loop().time() * 1000)
     turn = context.sessions.begin(_session_request(context, request), now_ms)
     if turn.error:

@@ -60,7 +60,7 @@ def test_each_stage_of_a_request_has_its_time() -> None:
         "throttletime": 0,
     }
     for stage, milliseconds in expected.items():
-        value = found[f"kafka_network_requestmetrics_{stage}ms", "PRODUCE"]
+        value = found[f"kafka_network_requestmetrics_{stage}ms", "Produce"]
         assert value.count == 1
         assert value.total == pytest.approx(milliseconds, abs=0.002)
 
@@ -75,10 +75,41 @@ def test_requests_are_counted_by_api_and_version() -> None:
         times.sent(context)
     metrics.tick()
     found = values(metrics)
-    assert found["kafka_network_requestmetrics_requests_total", "PRODUCE", "9"] == 2
-    assert found["kafka_network_requestmetrics_requests_total", "PRODUCE", "11"] == 1
-    assert found["kafka_network_requestmetrics_requestspersec", "PRODUCE", "1"] == 3 / 5
-    assert found["kafka_network_requestmetrics_requestbytes", "PRODUCE"].total == 3_000
+    assert found["kafka_network_requestmetrics_requests_total", "Produce", "9"] == 2
+    assert found["kafka_network_requestmetrics_requests_total", "Produce", "11"] == 1
+    assert found["kafka_network_requestmetrics_requestspersec", "Produce", "1"] == 3 / 5
+    assert found["kafka_network_requestmetrics_requestbytes", "Produce"].total == 3_000
+
+
+@pytest.mark.req("N4", "O1")
+def test_fetches_of_followers_are_counted_apart_from_those_of_consumers() -> None:
+    metrics = Metrics()
+    times = RequestTimes(metrics, structlog.get_logger(), 1_000)
+    for is_of_replica in (False, True, True):
+        context = produce()
+        context.api_key, context.is_of_replica = ApiKey.FETCH, is_of_replica
+        times.sent(context)
+    found = values(metrics)
+    assert found["kafka_network_requestmetrics_requests_total", "FetchConsumer", "9"] == 1
+    assert found["kafka_network_requestmetrics_requests_total", "FetchFollower", "9"] == 2
+
+
+@pytest.mark.req("O1")
+def test_errors_are_counted_by_api_and_by_the_names_of_kafka() -> None:
+    metrics = Metrics()
+    times = RequestTimes(metrics, structlog.get_logger(), 1_000)
+    for errors in ({}, {6: 2, 3: 1}, {6: 1}, {12345: 1}):
+        context = produce()
+        context.errors = errors
+        times.sent(context)
+    name = "kafka_network_requestmetrics_errors_total"
+    counts = {key[1:]: count for key, count in values(metrics).items() if key[0] == name}
+    assert counts == {
+        ("Produce", "NONE"): 1,
+        ("Produce", "NOT_LEADER_OR_FOLLOWER"): 3,
+        ("Produce", "UNKNOWN_TOPIC_OR_PARTITION"): 1,
+        ("Produce", "UNKNOWN_SERVER_ERROR"): 1,
+    }
 
 
 @pytest.mark.req("O2")

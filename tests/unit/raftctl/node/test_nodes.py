@@ -394,7 +394,7 @@ def test_a_broker_is_ready_once_it_is_not_fenced_and_serves_its_metrics(world: W
             for sample in family.samples
         }
         assert series["kafka_server_raftmetrics_current_state", "observer"] == 1
-        assert series["kafka_network_requestmetrics_totaltimems_count", "API_VERSIONS"] == 1
+        assert series["kafka_network_requestmetrics_totaltimems_count", "ApiVersions"] == 1
 
     tell(world, cluster, story)
 
