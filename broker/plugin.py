@@ -123,6 +123,7 @@ class KafkaBroker:
         self._requests = context.runtime.worker("requests")
         self._verifiers: list[Verifiers] = []
         self._limits = ConnectionLimits(config, context.fail)
+        self._limits.counts.serve(context.metrics)
         tls = NodeTls(context.runtime, self._log)
         log = self._log.bind(logger="broker.server")
         times = RequestTimes(context.metrics, self._requests_log, config.slow_request_ms)
@@ -205,7 +206,12 @@ class KafkaBroker:
         self._verifiers.append(verifiers)
         delay_ms = config.connection_failed_authentication_delay_ms
         return Authenticator(
-            settings, verifiers, serve, wall_ms=runtime.wall_ms, failure_delay_ms=delay_ms
+            settings,
+            verifiers,
+            serve,
+            wall_ms=runtime.wall_ms,
+            failure_delay_ms=delay_ms,
+            on_login=self._limits.counts[listener].logged_in,
         ).serve
 
     def _has_session(self) -> bool:

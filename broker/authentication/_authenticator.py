@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.apis.handler import HangUpError, Reply
 from broker.protocol.codec import decode_body, decode_header, encode_response
@@ -31,6 +31,13 @@ RENEWAL_SECONDS_MIN = 1.0
 _BEFORE = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 
 
+class OnLogin(Protocol):
+    """Counts logins."""
+
+    def __call__(self, *, succeeded: bool) -> None:
+        """Count one."""
+
+
 class _Answers(NamedTuple):
     """The two answers to a token, in the form in which it came."""
 
@@ -51,14 +58,17 @@ class Authenticator:
         *,
         wall_ms: Callable[[], int],
         failure_delay_ms: int,
+        on_login: OnLogin,
     ) -> None:
         """`serve` takes the requests of connections that have authenticated.
 
-        `failure_delay_ms` is `connection.failed.authentication.delay.ms`.
+        `failure_delay_ms` is `connection.failed.authentication.delay.ms`. `on_login` is called at
+        the end of each login.
         """
         self._settings = settings
         self._verifiers = verifiers
         self._serve = serve
+        self._on_login = on_login
         self._wall_ms = wall_ms
         self._failure_delay = failure_delay_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -188,6 +198,7 @@ class Authenticator:
             raise SaslError(text, text)
         client.principal, client.token_id = principal, login.token_id
         sasl.stage, sasl.exchange = SaslStage.REQUESTS, None
+        self._on_login(succeeded=True)
         lifetime_ms = self._lifetime_ms(sasl.mechanism, login)
         client.session_expires_at = None
         if lifetime_ms is not None:
@@ -218,6 +229,7 @@ class Authenticator:
         sasl = _state(client)
         sasl.stage, sasl.exchange = SaslStage.NOTHING, None
         client.refusal = reason
+        self._on_login(succeeded=False)
         return Reply.run(self._later(answer)) if self._failure_delay else answer
 
     async def _later(self, answer: Response) -> Response:

@@ -1,9 +1,10 @@
 """Metrics of a broker, under the names that Apache Kafka's have in Strimzi's dashboards.
 
-    RequestTimes   requests by API: how many, how large, how long in each stage
-    TopicMetrics   what topics are produced and fetched; `TopicCounts` has the integers of one
-    Counts         those of the broker
-    OTHERS         the label of topics and partitions without series of their own
+    RequestTimes       requests by API: how many, how large, how long in each stage
+    ConnectionCounts   connections and logins of each listener
+    TopicMetrics       what topics are produced and fetched; `TopicCounts` has the integers of one
+    Counts             those of the broker
+    OTHERS             the label of topics and partitions without series of their own
 
 Each class counts in plain integers where requests pass, and yields its families when a scrape asks
 (`raftctl.metrics`). Values that the broker has anyway are read then, by collectors that stand
@@ -19,7 +20,16 @@ of `metrics.series.max`.
 Source: Apache Kafka's monitoring documentation; KIP-188.
 """
 
+from broker.metrics._connections import ConnectionCounts
 from broker.metrics._requests import RequestTimes
 from broker.metrics._topics import BROKER, OTHERS, Counts, TopicCounts, TopicMetrics
 
-__all__ = ["BROKER", "OTHERS", "Counts", "RequestTimes", "TopicCounts", "TopicMetrics"]
+__all__ = [
+    "BROKER",
+    "OTHERS",
+    "ConnectionCounts",
+    "Counts",
+    "RequestTimes",
+    "TopicCounts",
+    "TopicMetrics",
+]

@@ -237,6 +237,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._outbox = Outbox(self._transport, self._make_sender)
         if self._is_in:
+            if self._client.sasl is None:
+                self._limits.counts[self._client.listener].logged_in(succeeded=True)
             self._begin()
             return
         self._arrive(transport.get_extra_info("peername"))
@@ -250,6 +252,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def gone(self) -> None:
         """Count out a connection that has ended before its handshake was done."""
+        if self._is_in:
+            self._limits.counts[self._client.listener].logged_in(succeeded=False)
         self._limits.forget(self)
 
     def let_in(self) -> None:

@@ -16,6 +16,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from broker.metrics import ConnectionCounts
 from broker.quotas import ConnectionRates, Windows, canonical_address
 from raftctl.errors import invariant
 from raftctl.runtime import Deadline
@@ -71,6 +72,8 @@ class ConnectionLimits:
         self._names = names
         self._protected = config.inter_broker_listener if len(names) > 1 else None
         self._bound(config)
+        self.counts = ConnectionCounts(names)
+        """Of each listener."""
         self._closed = False
         self._connections: dict[Limited, _Origin] = {}
         self._counts: Counter[str] = Counter()
@@ -155,6 +158,7 @@ class ConnectionLimits:
         invariant(connection not in self._connections, "a connection is admitted once")
         self._connections[connection] = origin
         self._counts.update(origin)
+        self.counts[origin.listener].created.count += 1
         if len(self._connections) > self._connections_max:
             # After it has its place, lest one who waits took it.
             self._make_room()
@@ -190,6 +194,7 @@ class ConnectionLimits:
         """Count a closed connection out."""
         origin = self._connections.pop(connection, None)
         if origin is not None:
+            self.counts[origin.listener].closed.count += 1
             for counted in origin:
                 self._counts[counted] -= 1
                 if not self._counts[counted]:

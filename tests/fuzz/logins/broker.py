@@ -232,6 +232,7 @@ class AttackedBroker(FakeBroker):
             self.serve,
             wall_ms=wall_ms,
             failure_delay_ms=self.config.connection_failed_authentication_delay_ms,
+            on_login=self.limits.counts[listener].logged_in,
         ).serve
 
     async def start(self) -> None:

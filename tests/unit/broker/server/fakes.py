@@ -431,6 +431,7 @@ class FakeBroker:
             self.serve,
             wall_ms=lambda: self.wall_ms,
             failure_delay_ms=self.config.connection_failed_authentication_delay_ms,
+            on_login=self.limits.counts[listener].logged_in,
         ).serve
 
     def serve(self, frame: Frame, context: RequestContext) -> Response | Reply[Response]:
