@@ -19,7 +19,7 @@ Invariants:
 """
 
 from raftctl.admin._admin_api import METADATA_PATH, PROVENANCE_HEADER, AdminApi
-from raftctl.admin._controller_metrics import ControllerMetrics
+from raftctl.admin._controller_metrics import ControllerMetrics, EventTimes
 from raftctl.admin._health_api import HealthApi
 from raftctl.admin._partition_counts import PartitionCounts
 
@@ -28,6 +28,7 @@ __all__ = [
     "PROVENANCE_HEADER",
     "AdminApi",
     "ControllerMetrics",
+    "EventTimes",
     "HealthApi",
     "PartitionCounts",
 ]

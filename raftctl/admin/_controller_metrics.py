@@ -6,16 +6,16 @@ sum over all controllers is right.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from raftctl.metrics import Metric, gauge, single
+from raftctl.metrics import Distribution, Family, Metric, Sample, counter, gauge, single, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from raftctl.admin._partition_counts import PartitionCounts
     from raftctl.loader import MetadataLoader
-    from raftctl.metrics import Family, Metrics
+    from raftctl.metrics import Metrics
     from raftctl.quorum import RaftDriver
 
 
@@ -33,6 +33,43 @@ PARTITIONS = _controller("globalpartitioncount", "Partitions of the cluster.")
 BROKERS = _controller("activebrokercount", "Brokers that are registered and not fenced.")
 FENCED = _controller("fencedbrokercount", "Brokers that are registered and fenced.")
 APPLIED = _controller("lastappliedrecordoffset", "Offset of the newest record of the image.")
+ELECTIONS = counter(
+    "raftctl_controller_leaderelections_total",
+    "Partitions that got another leader by this controller.",
+)
+UNCLEAN = counter(
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "Partitions whose new leader may lack committed records, by this controller.",
+)
+ELECTION_RATES = {
+    "elections": gauge(
+        "raftctl_controller_leaderelectionspersec",
+        "Partitions a second that got another leader, averaged over some minutes.",
+        "minutes",
+    ),
+    "unclean_elections": gauge(
+        "kafka_controller_controllerstats_uncleanleaderelectionspersec",
+        "Unclean elections a second, averaged over some minutes.",
+        "minutes",
+    ),
+}
+"""By the meter of `PartitionCounts`."""
+_EVENTS = "kafka_controller_controllereventmanager"
+QUEUE_TIME = summary(
+    f"{_EVENTS}_eventqueuetimems", "Milliseconds a request waited until it was decided on."
+)
+PROCESSING_TIME = summary(
+    f"{_EVENTS}_eventqueueprocessingtimems",
+    "Milliseconds to decide on a request, or on puts together.",
+)
+_MS_OF_US = 0.001
+
+
+class EventTimes(NamedTuple):
+    """Microseconds of the controller's requests."""
+
+    queue: Distribution
+    processing: Distribution
 
 
 class ControllerMetrics:
@@ -43,11 +80,14 @@ class ControllerMetrics:
         driver: RaftDriver,
         loader: MetadataLoader,
         counts: PartitionCounts,
+        times: EventTimes,
         metrics: Metrics,
     ) -> None:
         self._driver = driver
         self._loader = loader
         self._counts = counts
+        self._times = times
+        metrics.keep(counts.elections, counts.unclean_elections, *times)
         metrics.add(self._collect)
 
     def _collect(self) -> Iterator[Family]:
@@ -61,3 +101,10 @@ class ControllerMetrics:
         yield single(BROKERS, active * (len(image.brokers) - fenced))
         yield single(FENCED, active * fenced)
         yield single(APPLIED, image.offset)
+        yield single(ELECTIONS, counts.elections.count)
+        yield single(UNCLEAN, counts.unclean_elections.count)
+        for name, metric in ELECTION_RATES.items():
+            rates = getattr(counts, name).rates
+            yield Family(metric, [Sample((str(minutes),), rate) for minutes, rate in rates.items()])
+        yield Family(QUEUE_TIME, [Sample((), self._times.queue.summary(_MS_OF_US))])
+        yield Family(PROCESSING_TIME, [Sample((), self._times.processing.summary(_MS_OF_US))])

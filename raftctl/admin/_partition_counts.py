@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from raftctl.failures import HandingTo
 from raftctl.metadata.records import NO_LEADER
+from raftctl.metrics import Meter
 from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
@@ -24,9 +25,14 @@ if TYPE_CHECKING:
 class PartitionCounts:
     """The counts of the newest committed image, or of one shortly before."""
 
-    def __init__(self, fail: Callable[[BaseException], None]) -> None:
-        """`fail` ends the node."""
+    def __init__(
+        self, fail: Callable[[BaseException], None], is_active: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`fail` ends the node. `is_active` says whether it is the controller: others count no
+        elections.
+        """
         self._fail = fail
+        self._is_active = is_active
         self._waiting: deque[Iterator[None]] = deque()
         """Changes that are not counted, the first perhaps in part."""
         self.partitions = 0
@@ -38,6 +44,11 @@ class PartitionCounts:
         """Broker id to how many partitions it leads."""
         self.replicas: Counter[int] = Counter()
         """Broker id to how many replicas are assigned to it."""
+
+        self.elections = Meter()
+        """How often a partition has got another leader, while this node was the controller."""
+        self.unclean_elections = Meter()
+        """Those whose leader may lack committed records."""
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow the change to `image`."""
@@ -72,11 +83,16 @@ class PartitionCounts:
             before = known.get(partition_id)
             if before is None:
                 self._add(after)
-            elif before.replicas == after.replicas:
+                continue
+            if before.replicas == after.replicas:
                 self._change(before, after)
             else:
                 self._remove(before)
                 self._add(after)
+            if after.leader not in (before.leader, NO_LEADER) and self._is_active():
+                self.elections.count += 1
+                is_clean = after.leader in (*before.isr, *before.elr)
+                self.unclean_elections.count += after.leader_recovering and not is_clean
 
     def _add(self, partition: PartitionImage) -> None:
         self.partitions += 1

@@ -11,6 +11,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from raftctl.admin import EventTimes
 from raftctl.codec import maker
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
 from raftctl.failures import HandingTo, resolve
@@ -30,6 +31,7 @@ from raftctl.metadata.requests.kv import (
     KvWriteResponse,
 )
 from raftctl.metadata.topic_names import RESERVED
+from raftctl.metrics import Distribution
 from raftctl.node._forwarded_log import ForwardedLog, is_forwarded
 from raftctl.node._forwarded_requests import screen
 from raftctl.raft.messages import NO_NODE
@@ -62,6 +64,7 @@ PUTS_BYTES_MAX = 1024 * 1024
 """Puts of one turn of the event loop are appended together up to about this many bytes."""
 TRANSACTION_BYTES_MIN = 1024 * 1024
 """The size in bytes above which a write becomes a transaction, in batches of at most this size."""
+_US = 1_000_000
 LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
 
 
@@ -118,6 +121,8 @@ class ControllerService:
         self._puts = PutBatcher(self._write_puts)
         """Asked in this turn of the event loop; decided together at its end, or before another
         request is decided on."""
+        self._puts_wait_since = 0.0
+        self.times = EventTimes(Distribution(), Distribution())
         self._confirming = 0
         """The number of answers that wait for confirmation."""
         self._confirming_bytes = 0
@@ -180,8 +185,11 @@ class ControllerService:
         if isinstance(request, DescribeQuorumRequest):
             reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))
             return
+        began_s = self._loop.time()
+        self.times.queue.add(0)  # decided on in the turn in which it arrives
         result = self._controller.handle(allowed.request, self._now_ms())
         base_offset = self._append(result.records)
+        self.times.processing.add(int((self._loop.time() - began_s) * _US))
         response = allowed.complete(result.response_at(base_offset))
         if result.confirm and not self._unproposed:
             self._confirm(_Deferred(self._last_appended, reply, response, result.lost))
@@ -199,6 +207,8 @@ class ControllerService:
         if self._is_full:
             reply([_throttled()] * len(requests))
             return
+        if not self._puts.undecided:
+            self._puts_wait_since = self._loop.time()
         self._puts.add(requests, reply)
         if not self._turn_ends and self._last_appended < self._driver.high_watermark:
             # Nothing is under way: these are not kept waiting for others, which gather meanwhile.
@@ -233,7 +243,10 @@ class ControllerService:
         """Decide on puts and append them in one batch; reply to all when it is committed."""
         if not self._controller.active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        began_s = self._loop.time()
+        self.times.queue.add(int((began_s - self._puts_wait_since) * _US))
         decided = self._controller.handle_puts(requests)
+        self.times.processing.add(int((self._loop.time() - began_s) * _US))
         records = [outcome for outcome in decided if not isinstance(outcome, KafkaError)]
         if not records:
             reply([outcome for outcome in decided if isinstance(outcome, KafkaError)])

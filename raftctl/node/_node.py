@@ -20,7 +20,7 @@ from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
 from raftctl.kv import BODY_BYTES_MAX, KeyIndex, KvApi, KvEventLog, KvFollower, KvWatches
-from raftctl.loader import MetadataLoader, Snapshots, Snapshotter, StateHashes
+from raftctl.loader import LoaderMetrics, MetadataLoader, Snapshots, Snapshotter, StateHashes
 from raftctl.metadata.codec import unpack_records
 from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest
@@ -48,7 +48,7 @@ from raftctl.quorum import (
 )
 from raftctl.raft import messages
 from raftctl.raft.messages import NO_NODE, LeaderEndpoint, Voter
-from raftctl.rpc import RpcClient, RpcServer, start_http
+from raftctl.rpc import ChannelCounts, RpcClient, RpcServer, start_http
 from raftctl.security import load_authorizer
 from raftctl.security.sasl.login import node_login
 from raftctl.security.tls import NodeTls
@@ -151,6 +151,7 @@ class Node:
         self._cleanup.callback(loader.stop)
         console = self._make_console(replica, driver, loader, peers)
         driver.add_listener(console.elections)
+        LoaderMetrics(loader, runtime.wall_ms, self.metrics)
         if self.authorizer is not None:
             # Before the others, so that nobody acts on an image whose rules are not in force yet.
             loader.add_publisher(self.authorizer)
@@ -286,6 +287,9 @@ class Node:
         if login is not None:
             self._cleanup.callback(login.close)
 
+        counts = ChannelCounts()
+        counts.serve(self.metrics)
+
         def connect(node_id: NodeId, endpoint: LeaderEndpoint) -> RpcClient:
             return RpcClient(
                 self._runtime,
@@ -296,6 +300,7 @@ class Node:
                 peer_id=max(node_id, NO_NODE),  # a stand-in stands for any node
                 tls=tls,
                 login=login,
+                counts=counts,
             )
 
         own = self._own_voter(replica)
@@ -361,7 +366,7 @@ class Node:
         for request in get_args(ControllerRequest):
             rpc.on(request, service.answer)
         rpc.on_batch(KvPutRequest, service.answer_puts)
-        counts = PartitionCounts(self._fail)
+        counts = PartitionCounts(self._fail, lambda: driver.is_leader)
         loader.add_publisher(counts)
         api = AdminApi(
             node_id=config.node_id,
@@ -372,7 +377,7 @@ class Node:
             counts=counts,
         )
         health = HealthApi(self.metrics, lambda: driver.leader_id >= 0 and loader.caught_up)
-        ControllerMetrics(driver, loader, counts, self.metrics)
+        ControllerMetrics(driver, loader, counts, service.times, self.metrics)
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         number_requests(app, self._request_ids)
         app.add_routes((*health.routes(), *api.routes()))

@@ -39,6 +39,21 @@ LATENCY_AVERAGE = gauge(
     f"{_PREFIX}_commit_latency_avg",
     "Milliseconds from append to commit, mean of half a minute.",
 )
+LATENCY_MAX = gauge(
+    f"{_PREFIX}_commit_latency_max",
+    "Milliseconds from append to commit, greatest of half a minute.",
+)
+ELECTION_AVERAGE = gauge(
+    f"{_PREFIX}_election_latency_avg",
+    "Milliseconds without a known leader until there is one, mean of half a minute.",
+)
+ELECTION_MAX = gauge(
+    f"{_PREFIX}_election_latency_max",
+    "Milliseconds without a known leader until there is one, greatest of half a minute.",
+)
+ELECTIONS = counter(
+    "raftctl_raft_leader_changes_total", "How often a leader has come that this node knows."
+)
 LATENCY = summary("raftctl_raft_commit_latency_ms", "Milliseconds from append to commit.")
 FSYNCS = counter("raftctl_raft_fsyncs_total", "Syncs of the metadata log since the start.")
 LAG = gauge(
@@ -48,9 +63,38 @@ LAG = gauge(
 )
 _OBSERVER = "observer"
 _US = 1_000_000
+_MS = 1_000
 _MS_OF_US = 0.001
 _RECENT_TICKS = 6
 """Half a minute, as Apache Kafka's means."""
+
+
+class Recent:
+    """Mean and maximum of what came in the last half minute."""
+
+    def __init__(self) -> None:
+        self._ticks = deque([(0, 0.0, 0.0)], _RECENT_TICKS)
+        """Number, sum and maximum of the values in each tick, the present one last."""
+
+    def add(self, value: float) -> None:
+        """Take a value from 0."""
+        number, total, greatest = self._ticks[-1]
+        self._ticks[-1] = number + 1, total + value, max(greatest, value)
+
+    def tick(self) -> None:
+        """Begin a new tick and forget the oldest."""
+        self._ticks.append((0, 0.0, 0.0))
+
+    @property
+    def mean(self) -> float:
+        """Of none it is 0, as is the maximum."""
+        number = sum(one[0] for one in self._ticks)
+        return sum(one[1] for one in self._ticks) / number if number else 0.0
+
+    @property
+    def greatest(self) -> float:
+        """The maximum."""
+        return max(one[2] for one in self._ticks)
 
 
 class RaftMetrics:
@@ -61,8 +105,10 @@ class RaftMetrics:
         self._driver = driver
         self._loop = asyncio.get_running_loop()
         self._latency = Distribution()
-        self._measured = deque([(0, 0)], _RECENT_TICKS)
-        """Number and sum of all latencies at the newest ticks."""
+        self._commits, self._elections = Recent(), Recent()
+        """Their milliseconds."""
+        self._leaderless_since: float | None = None
+        self._leaders = 0
         self._probe: tuple[Offset, float] | None = None
         """An append that is not committed, with its time: one at a time is measured."""
         self._appended, self._fetched = Meter(), Meter()
@@ -75,12 +121,23 @@ class RaftMetrics:
     def on_committed(self, high_watermark: Offset) -> None:
         """End the measurement of an append that is committed."""
         if self._probe is not None and high_watermark > self._probe[0]:
-            self._latency.add(int((self._loop.time() - self._probe[1]) * _US))
+            took_s = self._loop.time() - self._probe[1]
+            self._latency.add(int(took_s * _US))
+            self._commits.add(took_s * _MS)
             self._probe = None
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
-        """Forget an append that may be lost."""
+        """Forget an append that may be lost; measure how long there was no leader."""
         self._probe = None
+        now = self._loop.time()
+        if leader_id < 0:
+            if self._leaderless_since is None:
+                self._leaderless_since = now
+            return
+        self._leaders += 1
+        if self._leaderless_since is not None:
+            self._elections.add((now - self._leaderless_since) * _MS)
+            self._leaderless_since = None
 
     def on_snapshot(self, image: MetadataImage) -> None:
         """Nothing is measured of a snapshot."""
@@ -91,7 +148,8 @@ class RaftMetrics:
         grown, self._end = max(0, end - self._end), end
         meter = self._appended if self._driver.is_leader else self._fetched
         meter.count += grown
-        self._measured.append((self._latency.count, self._latency.total))
+        self._commits.tick()
+        self._elections.tick()
 
     def _on_append(self, offset: Offset) -> None:
         if self._probe is None:
@@ -109,7 +167,11 @@ class RaftMetrics:
         yield single(VOTERS, len(status.voter_set))
         yield single(APPENDED, self._appended.rates[1])
         yield single(FETCHED, self._fetched.rates[1])
-        yield single(LATENCY_AVERAGE, self._mean_latency_ms())
+        yield single(LATENCY_AVERAGE, self._commits.mean)
+        yield single(LATENCY_MAX, self._commits.greatest)
+        yield single(ELECTION_AVERAGE, self._elections.mean)
+        yield single(ELECTION_MAX, self._elections.greatest)
+        yield single(ELECTIONS, self._leaders)
         yield Family(LATENCY, [Sample((), self._latency.summary(_MS_OF_US))])
         yield single(FSYNCS, self._driver.log.fsyncs)
         # A node with a new directory may be there twice: as the voter that it was, and as it is.
@@ -121,9 +183,3 @@ class RaftMetrics:
                 for node_id, end in ends.items()
             ],
         )
-
-    def _mean_latency_ms(self) -> float:
-        """The mean of the recent ones; 0 if nothing was committed."""
-        count, total = self._measured[0]
-        measured = self._latency.count - count
-        return (self._latency.total - total) / measured * _MS_OF_US if measured else 0.0

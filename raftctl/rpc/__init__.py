@@ -2,6 +2,7 @@
 
     RpcClient   calls one peer: many at a time, each with a deadline
     RpcServer   answers peers: one handler for each class of requests
+    ChannelCounts   what passes over the connections that a node opens
     codec       frames, the table of message types, and the limits of a message
 
 A frame is `[correlation id, type id, field, ...]` in MessagePack. Frames of one turn of the
@@ -30,10 +31,12 @@ from raftctl.rpc._client import (
     RpcUnreachable,
     open_channel,
 )
+from raftctl.rpc._counts import ChannelCounts
 from raftctl.rpc._server import RpcServer, start_http
 
 __all__ = [
     "Channel",
+    "ChannelCounts",
     "RpcClient",
     "RpcError",
     "RpcNotConnected",

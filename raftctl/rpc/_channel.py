@@ -23,6 +23,7 @@ import aiohttp
 from aiohttp import WSCloseCode, WSMsgType
 
 from raftctl.failures import OF_PROGRAMS, HandingTo
+from raftctl.rpc._counts import ChannelCounts
 from raftctl.rpc.codec import (
     MESSAGE_BYTES_MAX,
     QUORUM,
@@ -214,12 +215,14 @@ class Channel:
         transport: asyncio.Transport,
         *,
         masks: bool,
+        counts: ChannelCounts | None = None,
     ) -> None:
         """Make the channel on the event loop while the peer is silent; `run` begins to read.
 
-        It `masks` at a client's end.
+        It `masks` at a client's end, which also `counts`.
         """
         self._socket = socket
+        self._counts = ChannelCounts() if counts is None else counts
         self._packer = FramePacker()
         self._unpacker = FrameUnpacker()
         self._loop = asyncio.get_running_loop()
@@ -308,7 +311,9 @@ class Channel:
         """Hand to the transport what is queued, as far as the peer reads."""
         try:
             while self._outgoing and not self._stream.full:
-                self._stream.send(self._gathered())
+                message = self._gathered()
+                self._stream.send(message)
+                self._counts.outgoing.count += len(message)
         except ConnectionError:
             # The receiving side learns of the end of the connection too, and deals with it.
             self._closed = True
@@ -360,6 +365,7 @@ class Channel:
         """A message has arrived, in a turn that belongs to nobody."""
         if self._take is None or self._error is not None:
             return
+        self._counts.incoming.count += len(message)
         with HandingTo(self._stop_running, OF_PROGRAMS):
             self._take(self._unpacker.unpack(message))
         if self.congested and not self._closed:

@@ -19,6 +19,7 @@ from aiohttp import WSMsgType
 from raftctl.errors import KafkaError
 from raftctl.failures import resolve
 from raftctl.rpc._channel import CLOSE_TIMEOUT_S, Channel
+from raftctl.rpc._counts import ChannelCounts
 from raftctl.rpc.codec import (
     HELLO_ID,
     MESSAGE_BYTES_MAX,
@@ -105,12 +106,15 @@ class RpcClient:
         peer_id: int = -1,
         tls: TlsClient | None = None,
         login: ClientLogin | None = None,
+        counts: ChannelCounts | None = None,
     ) -> None:
         """`node_id` is this node; a peer that is not `peer_id` refuses, unless that is -1.
 
         `tls` is there where the peer speaks it, `login` where it has nodes log in by SASL.
         """
         self._login = login
+        self.counts = ChannelCounts() if counts is None else counts
+        """What passes over its connections."""
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         client = runtime.random.getrandbits(CLIENT_BITS)
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, peer_id, client)
@@ -215,7 +219,7 @@ class RpcClient:
         hello = self._hello
         # Before it is known whether this one opens: the peer may have heard the hello all the same.
         self._hello = replace(hello, connection=hello.connection + 1)
-        return await open_channel(self._session, self._peer, hello, self._login)
+        return await open_channel(self._session, self._peer, hello, self._login, self.counts)
 
     def _attempted(self, attempt: asyncio.Task[_Link]) -> None:
         self._attempt = None
@@ -294,6 +298,7 @@ class _Link:
         """
         self._last_id = correlation_id = self._last_id + 1
         self._pending[correlation_id] = _Call(done, self._loop.time(), deadline)
+        self._client.counts.requests.count += 1
         self._channel.send(correlation_id, request)
         self._timer.set_at_latest(deadline)
         return correlation_id
@@ -328,6 +333,7 @@ class _Link:
 
     def _take(self, frames: list[tuple[int, Any]]) -> None:
         self._received_at = self._loop.time()
+        self._client.counts.responses.count += len(frames)
         for correlation_id, response in frames:
             call = self._pending.pop(correlation_id, None)
             if call is None:
@@ -356,7 +362,11 @@ class _Link:
 
 
 async def open_channel(
-    session: aiohttp.ClientSession, peer: str, hello: Hello, login: ClientLogin | None = None
+    session: aiohttp.ClientSession,
+    peer: str,
+    hello: Hello,
+    login: ClientLogin | None = None,
+    counts: ChannelCounts | None = None,
 ) -> Channel:
     """Connect to `host:port`, log in and say hello; the session has a `LoopConnector`.
 
@@ -380,7 +390,7 @@ async def open_channel(
     except BaseException:
         await socket.close()
         raise
-    return Channel(socket, transport, masks=True)
+    return Channel(socket, transport, masks=True, counts=counts)
 
 
 async def _log_in(socket: aiohttp.ClientWebSocketResponse, login: ClientLogin) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -120,3 +120,29 @@ async def test_what_cannot_be_counted_ends_the_node(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(counts, "_add", None)
     counts.publish(delta, delta.apply(0, 1, 0))
     assert [type(one) for one in failures] == [TypeError]
+
+
+@pytest.mark.req("O1")
+@pytest.mark.parametrize("is_active", [True, False])
+async def test_the_controller_alone_counts_elections(is_active: bool) -> None:
+    """Another leader is one; it is unclean outside of the ISR. None is no leader."""
+    counts = PartitionCounts(fails, lambda: is_active)
+    topic_id, image = UUID(int=1), EMPTY_IMAGE
+    first: list[Any] = [
+        TopicRecord("t", topic_id),
+        PartitionRecord(topic_id, 0, (1, 2, 3), (1, 2), 1, 0, 0),
+    ]
+    changes = [
+        PartitionChangeRecord(topic_id, 0, (2,), 2),
+        PartitionChangeRecord(topic_id, 0, (2,), NO_LEADER),
+        PartitionChangeRecord(topic_id, 0, (3,), 3, leader_recovering=True),
+    ]
+    seen = []
+    for records in (first, *([one] for one in changes)):
+        delta = MetadataDelta(image)
+        for record in records:
+            delta.replay(record, image.offset + 1)
+        image = delta.apply(image.offset + 1, 1, 0)
+        counts.publish(delta, image)
+        seen.append((counts.elections.count, counts.unclean_elections.count))
+    assert seen == ([(0, 0), (1, 0), (1, 0), (2, 1)] if is_active else [(0, 0)] * 4)

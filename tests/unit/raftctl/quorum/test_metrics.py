@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from raftctl.metrics import Metrics
 from raftctl.quorum import RaftMetrics
+from raftctl.quorum._metrics import Recent
 from tests.unit.raftctl.quorum.parts import Member
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ async def test_appended_records_have_a_rate_and_their_commit_a_latency(
     latency = found["raftctl_raft_commit_latency_ms",]
     assert latency.count == before + 1
     assert latency.total > 0
-    assert found["commit_latency_avg",] == pytest.approx(latency.total / latency.count)
+    assert found["commit_latency_avg",] == pytest.approx(latency.total / latency.count, rel=1e-3)
 
 
 async def test_an_append_that_is_not_committed_has_no_latency(
@@ -85,3 +87,40 @@ async def test_an_append_that_is_not_committed_has_no_latency(
     member.driver.append([b"a"])
     await member.turn()
     assert values(metrics)["raftctl_raft_commit_latency_ms",].count == before
+
+
+async def test_an_election_lasts_until_a_leader_is_known() -> None:
+    member, metrics = Member(voters=3), Metrics()
+    measured = RaftMetrics(member.driver, metrics)
+    now = asyncio.get_running_loop().time
+    measured.on_leader_changed(4, -1)
+    began_s = now()
+    await asyncio.sleep(0.02)
+    measured.on_leader_changed(5, -1)
+    measured.on_leader_changed(5, 2)
+    took_ms = (now() - began_s) * 1_000
+    found = values(metrics)
+    assert 20 <= found["election_latency_max",] <= took_ms + 1
+    assert found["election_latency_avg",] == found["election_latency_max",]
+    assert found["raftctl_raft_leader_changes_total",] == 1
+    measured.on_leader_changed(6, 3)
+    assert values(metrics)["raftctl_raft_leader_changes_total",] == 2
+    for _ in range(6):
+        metrics.tick()
+    found = values(metrics)
+    assert (found["election_latency_avg",], found["election_latency_max",]) == (0, 0)
+    member.driver.start()
+    await member.stop()
+
+
+def test_the_mean_and_the_maximum_are_of_half_a_minute() -> None:
+    recent = Recent()
+    for value in (1, 5, 3):
+        recent.add(value)
+    assert (recent.mean, recent.greatest) == (3, 5)
+    recent.tick()
+    recent.add(7)
+    assert (recent.mean, recent.greatest) == (4, 7)
+    for _ in range(5):
+        recent.tick()
+    assert (recent.mean, recent.greatest) == (7, 7)

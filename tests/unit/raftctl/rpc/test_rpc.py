@@ -20,7 +20,7 @@ from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
 )
 from raftctl.raft.messages import Epoch, FetchResponse, NodeId, Offset, VoteRequest
-from raftctl.rpc import RpcClient, RpcRefused, RpcServer, RpcUnreachable, start_http
+from raftctl.rpc import ChannelCounts, RpcClient, RpcRefused, RpcServer, RpcUnreachable, start_http
 from raftctl.rpc import _client as client_module
 from raftctl.rpc import _server as server_module
 from raftctl.rpc._channel import MessageStream
@@ -694,3 +694,19 @@ async def test_a_client_counts_its_connections(world: World) -> None:
     assert world.server is not None
     (connection,) = world.server._connections
     assert connection.number >= 1
+
+
+@pytest.mark.req("O1")
+async def test_a_client_counts_what_it_asks_and_what_it_gets(world: World) -> None:
+    counts = ChannelCounts()
+    await world.serve({AllocateProducerIdsRequest: lambda peer, request: ids(7)})
+    client = world.client(counts=counts)
+    for _ in range(3):
+        await client.call(AllocateProducerIdsRequest(1, 1), 5_000)
+    assert (counts.requests.count, counts.responses.count) == (3, 3)
+    sent, received = counts.outgoing.count, counts.incoming.count
+    assert 3 * 4 < sent < 1_000
+    assert 3 * 4 < received < 1_000
+    await client.call(AllocateProducerIdsRequest(1, 1), 5_000)
+    assert counts.outgoing.count - sent == pytest.approx(sent / 3, abs=1)
+    assert counts.incoming.count - received == pytest.approx(received / 3, abs=1)
