@@ -22,6 +22,8 @@ INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 """The brokers' own topics, with the state of their coordinators."""
 CONSUMER = -1
 """The replica id of a client that is not a broker."""
+ANY_REPLICA = -2
+"""The replica id of a tool that asks each replica for the offsets of its own log."""
 ALL_IN_SYNC = -1
 """The acks value of a producer that waits for every in-sync replica."""
 LATEST = -1

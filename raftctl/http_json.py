@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -25,7 +26,13 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 
 _HTTP_STATUS = {
     ErrorCode.INVALID_REQUEST: 400,
+    ErrorCode.INVALID_CONFIG: 400,
+    ErrorCode.INVALID_GROUP_ID: 400,
+    ErrorCode.INVALID_PARTITIONS: 400,
+    ErrorCode.INVALID_REPLICATION_FACTOR: 400,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: 400,
     ErrorCode.INVALID_SESSION_TIMEOUT: 400,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: 400,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: 403,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: 403,
@@ -37,7 +44,16 @@ _HTTP_STATUS = {
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: 404,
     ErrorCode.UNKNOWN_MEMBER_ID: 404,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
+    ErrorCode.UNKNOWN_TOPIC_ID: 404,
+    ErrorCode.ELECTION_NOT_NEEDED: 409,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: 409,
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: 409,
+    ErrorCode.INVALID_TXN_STATE: 409,
     ErrorCode.INVALID_UPDATE_VERSION: 409,
+    ErrorCode.NON_EMPTY_GROUP: 409,
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: 409,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: 409,
+    ErrorCode.TOPIC_ALREADY_EXISTS: 409,
     ErrorCode.FENCED_MEMBER_EPOCH: 409,
     ErrorCode.OFFSET_OUT_OF_RANGE: 410,
     ErrorCode.MESSAGE_TOO_LARGE: 413,
@@ -46,6 +62,12 @@ _HTTP_STATUS = {
     ErrorCode.UNSUPPORTED_VERSION: 501,
     ErrorCode.NOT_CONTROLLER: 503,
     ErrorCode.BROKER_NOT_AVAILABLE: 503,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: 503,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: 503,
+    ErrorCode.LEADER_NOT_AVAILABLE: 503,
+    ErrorCode.NOT_COORDINATOR: 503,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: 503,
+    ErrorCode.NETWORK_EXCEPTION: 504,
     ErrorCode.REQUEST_TIMED_OUT: 504,
 }
 
@@ -64,7 +86,7 @@ def error_response(error: KafkaError | BadFieldError, **more: Any) -> web.Respon
         document = {"error": "INVALID_REQUEST", "message": str(error), "field": error.field}
         return web.json_response({**document, **more}, status=400)
     document = {"error": error.code.name, "message": error.message}
-    if error.code is ErrorCode.REQUEST_TIMED_OUT:
+    if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION):
         document["done"] = "unknown"
     return web.json_response({**document, **more}, status=_HTTP_STATUS.get(error.code, 500))
 
@@ -72,8 +94,13 @@ def error_response(error: KafkaError | BadFieldError, **more: Any) -> web.Respon
 class Fields:
     """The fields of a request, each to be taken once; what is left over is an error."""
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
+    def __init__(self, fields: Mapping[str, Any], path: str = "") -> None:
+        """`path` leads to these fields, where they are within another: `partitions[2].`."""
         self._fields = dict(fields)
+        self._path = path
+
+    def _bad(self, name: str, remedy: str) -> BadFieldError:
+        return BadFieldError(self._path + name, remedy)
 
     @classmethod
     async def of(cls, request: web.Request) -> Fields:
@@ -102,16 +129,16 @@ class Fields:
         if value is not None:
             return value
         if default is None:
-            raise BadFieldError(name, "is missing")
+            raise self._bad(name, "is missing")
         return default
 
     def text_or_none(self, name: str) -> str | None:
         """Return a text, if it is there."""
         value = self._fields.pop(name, None)
         if value is not None and not isinstance(value, str):
-            raise BadFieldError(name, "must be a string")
+            raise self._bad(name, "must be a string")
         if value is not None:
-            _check_utf8(name, value)
+            _check_utf8(self._path + name, value)
         return value
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
@@ -122,14 +149,82 @@ class Fields:
         if isinstance(value, str) and value.lstrip("-").isascii() and _is_integer(value):
             value = int(value)
         if type(value) is not int or not low <= value <= high:
-            raise BadFieldError(name, f"must be an integer from {low} to {high}")
+            raise self._bad(name, f"must be an integer from {low} to {high}")
         return value
+
+    def integer_or_none(self, name: str, low: int, high: int) -> int | None:
+        """Return an integer within bounds, if it is there."""
+        if self._fields.get(name) is None:
+            self._fields.pop(name, None)
+            return None
+        return self.number(name, low, low, high)
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        """Return an integer within bounds, which must be there."""
+        found = self.integer_or_none(name, low, high)
+        if found is None:
+            raise self._bad(name, "is missing")
+        return found
+
+    def decimal_or_none(self, name: str) -> float | None:
+        """Return a number, if it is there."""
+        value = self._fields.pop(name, None)
+        if value is None:
+            return None
+        if type(value) not in (int, float) or not isfinite(value):
+            raise self._bad(name, "must be a number")
+        return float(value)
+
+    def integers_or_none(self, name: str, high: int, count_max: int) -> list[int] | None:
+        """Return a list of different integers from 0 on, if it is there."""
+        values = self._list_or_none(name, count_max)
+        if values is None:
+            return None
+        if any(type(one) is not int or not 0 <= one <= high for one in values):
+            raise self._bad(name, f"must have integers from 0 to {high} only")
+        if len(set(values)) < len(values):
+            raise self._bad(name, "names one twice")
+        return values
+
+    def texts(self, name: str, count_max: int) -> list[str]:
+        """Return a list of texts; empty if it is not there."""
+        values = self._list_or_none(name, count_max) or []
+        for one in values:
+            if not isinstance(one, str):
+                raise self._bad(name, "must have strings only")
+            _check_utf8(self._path + name, one)
+        return values
+
+    def pairs(self, name: str, count_max: int) -> dict[str, str]:
+        """Return an object whose values are texts; empty if it is not there."""
+        value = self._fields.pop(name, None) or {}
+        if not isinstance(value, dict) or len(value) > count_max:
+            raise self._bad(name, f"must be an object of at most {count_max} fields")
+        inner = Fields(value, f"{self._path}{name}.")
+        return {key: inner.text(key) for key in value}
+
+    def objects_or_none(self, name: str, count_max: int) -> list[Fields] | None:
+        """Return a list of objects, if it is there."""
+        values = self._list_or_none(name, count_max)
+        if values is None:
+            return None
+        if not all(isinstance(one, dict) for one in values):
+            raise self._bad(name, "must have objects only")
+        return [Fields(one, f"{self._path}{name}[{n}].") for n, one in enumerate(values)]
+
+    def _list_or_none(self, name: str, count_max: int) -> list[Any] | None:
+        values = self._fields.pop(name, None)
+        if values is None:
+            return None
+        if not isinstance(values, list) or not 0 < len(values) <= count_max:
+            raise self._bad(name, f"must be a list of 1 to {count_max}")
+        return values
 
     def flag(self, name: str) -> bool:
         """Return a boolean, false if it is not there."""
         value = self._fields.pop(name, False)
         if not isinstance(value, bool):
-            raise BadFieldError(name, "must be true or false")
+            raise self._bad(name, "must be true or false")
         return value
 
     def bytes_or_none(self, name: str) -> bytes | None:
@@ -137,7 +232,7 @@ class Fields:
         text = self.text_or_none(name)
         encoded = self.text_or_none(f"{name}_base64")
         if text is not None and encoded is not None:
-            raise BadFieldError(name, f"give it or {name}_base64")
+            raise self._bad(name, f"give it or {name}_base64")
         if text is not None:
             return text.encode()
         if encoded is None:
@@ -145,7 +240,7 @@ class Fields:
         try:
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError):
-            raise BadFieldError(f"{name}_base64", "is not base64") from None
+            raise self._bad(f"{name}_base64", "is not base64") from None
 
     def id_or_none(self, name: str) -> UUID | None:
         """Return the id of a session, if it is there."""
@@ -155,19 +250,19 @@ class Fields:
         try:
             return parse_uuid(text)
         except ValueError:
-            raise BadFieldError(name, "is no session's id: 22 characters") from None
+            raise self._bad(name, "is no session's id: 22 characters") from None
 
     def id(self, name: str) -> UUID:
         """Return the id of a session."""
         found = self.id_or_none(name)
         if found is None:
-            raise BadFieldError(name, "is missing")
+            raise self._bad(name, "is missing")
         return found
 
     def end(self) -> None:
         """Raise BadFieldError if anything is left over."""
         for name in self._fields:
-            raise BadFieldError(name, "is not known here")
+            raise self._bad(name, "is not known here")
 
 
 def _is_integer(text: str) -> bool:

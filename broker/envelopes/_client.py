@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.envelopes._connections import BrokerConnections
 from broker.envelopes._envelope import VERSION, envelope, host_address
+from broker.envelopes._records import read_batches
 from broker.protocol.codec import MalformedError, decode_response, encode_request
 from broker.protocol.versions import SERVED, ApiKey
 from broker.request_context import host_text
@@ -17,11 +18,12 @@ from raftctl.plugins import ANY_BROKER
 from raftctl.security import Requester
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.envelopes._server import LocalBroker
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage
+    from raftctl.plugins import ReadBatch
     from raftctl.runtime.api import Runtime
     from raftctl.security import Principal
 
@@ -79,6 +81,14 @@ class EnvelopeClient:
         message = await self._worker.submit(decode) if len(data) > _ASIDE_BYTES else decode()
         self._note_throttling(requester.principal, message)
         return message
+
+    async def read(
+        self, records: bytes, from_offset: int, records_max: int, payload_bytes_max: int
+    ) -> Sequence[ReadBatch]:
+        """See `raftctl.plugins.BrokerClient.read`."""
+        pause = self._worker.pause
+        call = partial(read_batches, records, from_offset, records_max, payload_bytes_max, pause)
+        return await self._worker.submit(call)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -11,36 +11,20 @@ from raftctl.console._events import EventStreams
 from raftctl.console._quorum import Elections, QuorumViews
 from raftctl.console._topic_health import ClusterHealth
 from raftctl.console._topics import TopicViews
+from raftctl.console.actions import Actions
+from raftctl.console.brokers import BrokerLogs, Brokers, BrokerViews
 from raftctl.console.http import API, PATH, PageFiles, answering, nothing_here, protect
 from raftctl.metadata.configs.topic import topic_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from raftctl.config import NodeConfig
     from raftctl.console._quorum import Quorum
-    from raftctl.console._topics import LogData, PartitionLog
-    from raftctl.console.http import Rights
     from raftctl.loader import MetadataLoader
-    from raftctl.plugins import ControllerClient
+    from raftctl.plugins import BrokerClient, ControllerClient
     from raftctl.runtime.api import Runtime
     from raftctl.security import Authorizer, Requester
-
-
-class NoLogData:
-    """Of a node that has no way to brokers: nothing is known of logs."""
-
-    async def topic_sizes(self, rights: Rights, topics: Sequence[str]) -> Mapping[str, int]:
-        """See `LogData`."""
-        del rights, topics
-        return {}
-
-    async def partition_logs(
-        self, rights: Rights, topic: str, partitions: Sequence[int]
-    ) -> Mapping[int, PartitionLog]:
-        """See `LogData`."""
-        del rights, topic, partitions
-        return {}
 
 
 class Console:
@@ -55,12 +39,16 @@ class Console:
         loader: MetadataLoader,
         controller: ControllerClient,
         runtime: Runtime,
+        client: BrokerClient,
         authorizer: Authorizer | None,
         identify: Callable[[web.Request], Requester],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`identify` returns who asks; `fail` ends the node."""
-        logs: LogData = NoLogData()
+        """`client` is the way to brokers; `identify` returns who asks; `fail` ends the node."""
+        brokers = Brokers(client, lambda: loader.image)
+        self._brokers = BrokerViews(client, brokers, runtime.wall_ms)
+        self._actions = Actions(brokers, self._brokers, runtime.log.bind(part="console"))
+        logs = BrokerLogs(brokers)
         health = ClusterHealth(loader, topic_defaults(config), fail)
         self._files = PageFiles("raftctl.console")
         self._answering = answering(authorizer, identify)
@@ -91,12 +79,14 @@ class Console:
             "quorum": self._quorum.quorum,
             "topics": self._topics.topics,
             "topics/{topic}/partitions": self._topics.partitions,
+            **self._brokers.views,
         }
         return [
             web.get(PATH, _to_page),
             web.get(f"{PATH}/", self._files.answer),
             web.get(f"{API}/events", self._events.stream),
             *(web.get(f"{API}/{path}", self._answering(view)) for path, view in views.items()),
+            web.post(f"{API}/actions/{{action}}", self._answering(self._actions.act)),
             web.route("*", f"{API}/{{path:.*}}", nothing_here),
             web.get(f"{PATH}/{{file:.+}}", self._files.answer),
             web.route("*", f"{PATH}/{{path:.*}}", nothing_here),

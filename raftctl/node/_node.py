@@ -37,7 +37,7 @@ from raftctl.node._registrations import (
     ControllerRegistrar,
     VoterEndpoint,
 )
-from raftctl.plugins import BrokerContext, load_broker
+from raftctl.plugins import BrokerContext, LazyBrokerClient, load_broker
 from raftctl.quorum import (
     Peers,
     RaftDriver,
@@ -266,6 +266,9 @@ class Node:
     def _make_console(
         self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
     ) -> Console:
+        config, runtime = self.config, self._runtime
+        client = LazyBrokerClient(config, runtime, lambda: loader.image, lambda: self.broker)
+        self._cleanup.push_async_callback(client.close)
         return Console(
             config=self.config,
             cluster_id=replica.cluster_id,
@@ -273,6 +276,7 @@ class Node:
             loader=loader,
             controller=self._controller_client(driver, peers),
             runtime=self._runtime,
+            client=client,
             authorizer=self.authorizer,
             identify=requester_of,
             fail=self._fail,

@@ -32,6 +32,9 @@ from raftctl.plugins._contract import (
     ControllerClient,
     LogProblem,
     LogTool,
+    Payload,
+    ReadBatch,
+    ReadRecord,
     load_broker,
     log_tools,
 )
@@ -47,6 +50,9 @@ __all__ = [
     "LazyBrokerClient",
     "LogProblem",
     "LogTool",
+    "Payload",
+    "ReadBatch",
+    "ReadRecord",
     "load_broker",
     "log_tools",
 ]

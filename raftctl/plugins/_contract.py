@@ -81,6 +81,49 @@ ANY_BROKER = -1
 """The id of whichever broker can be asked: brokers hand on what the controller decides."""
 
 
+class Payload(NamedTuple):
+    """The key or the value of a record, or of one of its headers."""
+
+    data: bytes
+    """As much of its beginning as was asked for."""
+    size: int
+    """Bytes of the whole."""
+
+
+class ReadRecord(NamedTuple):
+    """A record as people look at it."""
+
+    offset: int
+    timestamp_ms: int
+    key: Payload | None
+    value: Payload | None
+    """None: a tombstone."""
+    headers: tuple[tuple[Payload, Payload | None], ...]
+
+
+class ReadBatch(NamedTuple):
+    """A batch of records in the answer to a FETCH."""
+
+    base_offset: int
+    last_offset: int
+    size: int
+    producer_id: int
+    """-1: of a producer without an id, as are epoch and sequence."""
+    producer_epoch: int
+    base_sequence: int
+    codec: str
+    is_transactional: bool
+    marker: str | None
+    """What brokers wrote: `commit` or `abort` of a transaction, or another `control`; None for the
+    records of clients."""
+    records: tuple[ReadRecord, ...]
+    """None of a marker."""
+    has_more: bool
+    """Whether it may have records after these, which were not asked for."""
+    problem: str | None
+    """Why records are missing; None: all that were asked for are there."""
+
+
 class BrokerClient(Protocol):
     """The way to brokers, for a node that shows or changes something for somebody.
 
@@ -106,6 +149,15 @@ class BrokerClient(Protocol):
         key to set where that is the reason; NETWORK_EXCEPTION or REQUEST_TIMED_OUT if it may have
         done it; THROTTLING_QUOTA_EXCEEDED while a quota has the requester wait; MESSAGE_TOO_LARGE;
         UNSUPPORTED_VERSION if the broker is of another release.
+        """
+
+    async def read(
+        self, records: bytes, from_offset: int, records_max: int, payload_bytes_max: int
+    ) -> Sequence[ReadBatch]:
+        """Open the records of a partition in the answer to a FETCH, not on the event loop.
+
+        The last batch may be incomplete. At most `records_max` records from the offset on are read,
+        of each payload at most so many bytes. What a batch unpacks to is bounded.
         """
 
     async def close(self) -> None:

@@ -13,11 +13,11 @@ from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.plugins._contract import load_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage
-    from raftctl.plugins._contract import Broker, BrokerClient, MakeClient
+    from raftctl.plugins._contract import Broker, BrokerClient, MakeClient, ReadBatch
     from raftctl.runtime.api import Runtime
     from raftctl.security import Requester
 
@@ -50,6 +50,13 @@ class LazyBrokerClient:
         """See `BrokerClient.ask`; BROKER_NOT_AVAILABLE too if the plug-in cannot ask brokers."""
         client = await self._client()
         return await client.ask(broker_id, api, body, requester, timeout_ms)
+
+    async def read(
+        self, records: bytes, from_offset: int, records_max: int, payload_bytes_max: int
+    ) -> Sequence[ReadBatch]:
+        """See `BrokerClient.read`."""
+        client = await self._client()
+        return await client.read(records, from_offset, records_max, payload_bytes_max)
 
     async def close(self) -> None:
         """Close what has been made."""

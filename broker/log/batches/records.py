@@ -75,12 +75,12 @@ def opened(batch: Buffer, header: BatchHeader) -> list[Record]:
 
 
 def _record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, int]:
-    length, body = _varint(data, start)
-    timestamp_delta, at = _varint(data, body + 1)
-    offset_delta, tail = _varint(data, at)
-    key_size, at = _varint(data, tail)
+    length, body = varint_at(data, start)
+    timestamp_delta, at = varint_at(data, body + 1)
+    offset_delta, tail = varint_at(data, at)
+    key_size, at = varint_at(data, tail)
     key = None if key_size == _NULL else bytes(data[at : at + key_size])
-    value_size, at = _varint(data, at + max(key_size, 0))
+    value_size, at = varint_at(data, at + max(key_size, 0))
     end = body + length
     if length <= 0 or end > len(data) or at + max(value_size, 0) > end:
         raise _cut_short(header)
@@ -99,8 +99,8 @@ def value_of(record: Record) -> bytes | None:
     """Return the record's value; None for a tombstone."""
     if not record.has_value:
         return None
-    key_size, at = _varint(record.tail, 0)
-    size, at = _varint(record.tail, at + max(key_size, 0))
+    key_size, at = varint_at(record.tail, 0)
+    size, at = varint_at(record.tail, at + max(key_size, 0))
     return bytes(record.tail[at : at + size])
 
 
@@ -124,16 +124,16 @@ def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | No
                 number, body = number - _LARGE | more << 7, at + 2
                 length = (number >> 1) ^ -(number & 1)
             else:
-                length, body = _varint(data, at)
+                length, body = varint_at(data, at)
             at = body + 1
-            at = at + 1 if data[at] < _LARGE else _varint(data, at)[1]
-            at = at + 1 if data[at] < _LARGE else _varint(data, at)[1]
+            at = at + 1 if data[at] < _LARGE else varint_at(data, at)[1]
+            at = at + 1 if data[at] < _LARGE else varint_at(data, at)[1]
             number = data[at]
-            key_size, at = (_SMALL[number], at + 1) if number < _LARGE else _varint(data, at)
+            key_size, at = (_SMALL[number], at + 1) if number < _LARGE else varint_at(data, at)
             value_at = at + key_size if key_size > 0 else at
             number = data[value_at]
             value_size, start = (
-                (_SMALL[number], value_at + 1) if number < _LARGE else _varint(data, value_at)
+                (_SMALL[number], value_at + 1) if number < _LARGE else varint_at(data, value_at)
             )
             stop = start + value_size if value_size > 0 else start
             record_end = body + length
@@ -202,9 +202,9 @@ def _timestamps(batch: Buffer, header: BatchHeader) -> Iterator[TimestampOffset]
     position = 0
     try:
         for _ in range(header.record_count):
-            length, body = _varint(data, position)
-            timestamp_delta, after = _varint(data, body + 1)
-            offset_delta, _ = _varint(data, after)
+            length, body = varint_at(data, position)
+            timestamp_delta, after = varint_at(data, body + 1)
+            offset_delta, _ = varint_at(data, after)
             timestamp = header.base_timestamp + timestamp_delta
             yield TimestampOffset(timestamp, header.base_offset + offset_delta)
             position = body + length
@@ -218,7 +218,11 @@ def _cut_short(header: BatchHeader) -> KafkaError:
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
 
 
-def _varint(data: Buffer, position: int) -> tuple[int, int]:
+def varint_at(data: Buffer, position: int) -> tuple[int, int]:
+    """Return the zigzag-encoded number at a position, and the position after it.
+
+    Raises IndexError if the data ends before, or the number has more than 64 bits.
+    """
     value = shift = 0
     while True:
         byte = data[position]

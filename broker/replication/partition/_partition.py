@@ -20,6 +20,7 @@ from broker.replication.partition._throttle import names
 from broker.replication.partition._transaction_guards import TransactionGuards
 from broker.types import (
     ALL_IN_SYNC,
+    ANY_REPLICA,
     CONSUMER,
     EARLIEST,
     LATEST,
@@ -442,10 +443,11 @@ class Partition:
     # --- offsets --------------------------------------------------------------------------------
 
     def find_offset(self, lookup: OffsetLookup, replica_id: int, search: Search) -> OffsetResult:
-        """Answer ListOffsets for this partition."""
-        error = self.state.check_leader(lookup.current_leader_epoch)
-        if error is not ErrorCode.NONE:
-            return OffsetResult(error)
+        """Answer ListOffsets; to `ANY_REPLICA` a follower gives the ends of its log, too."""
+        if replica_id != ANY_REPLICA or lookup.timestamp not in (EARLIEST, LATEST):
+            error = self.state.check_leader(lookup.current_leader_epoch)
+            if error is not ErrorCode.NONE:
+                return OffsetResult(error)
         if lookup.timestamp == EARLIEST:
             return self._offset(self.log.log_start_offset)
         limit = self.limit_for(replica_id, read_committed=lookup.read_committed)

@@ -23,6 +23,7 @@ from raftctl.cli.kafka.client_security import (
     librdkafka_security,
 )
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+from raftctl.offset_resets import Ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,13 +50,6 @@ class PartitionKey(NamedTuple):
 
     topic: str
     partition: int
-
-
-class Ends(NamedTuple):
-    """Where a partition begins and ends."""
-
-    earliest: int
-    latest: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,15 @@ import typer
 from raftctl.cli._arguments import check_known, none_empty, not_empty, spelt
 from raftctl.cli._options import CommandGroup
 from raftctl.cli._output import say_progress, table
-from raftctl.cli.kafka.admin import Cluster, Ends, PartitionKey, no_topic
+from raftctl.cli.kafka.admin import Cluster, PartitionKey, no_topic
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 from raftctl.integers import LONG_MAX
+from raftctl.offset_resets import Reset, reset_offset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from raftctl.offset_resets import Ends
 
 app = CommandGroup("Shows consumer groups; resets offsets; deletes groups.")
 
@@ -53,7 +56,6 @@ _COLUMNS = (
 )
 
 
-NO_OFFSET = -1
 _ENDS = ("earliest", "latest")
 _WITH_NUMBER = ("time", "offset", "shift")
 
@@ -276,13 +278,6 @@ def _chosen(cluster: Cluster, topics: list[str]) -> list[PartitionKey]:
 # --- offsets --------------------------------------------------------------------------------------
 
 
-class Reset(NamedTuple):
-    """Where offsets are to be set to; the number is milliseconds, an offset, or a distance."""
-
-    kind: str
-    number: int = 0
-
-
 def parse_reset(text: str) -> Reset:
     """What `--to` says; ConfigError if it is nothing of what it may be."""
     kind, _, number = text.partition("=")
@@ -343,33 +338,9 @@ def reset_to(
         if key not in ends:
             text = f"{key.topic}-{key.partition} has no leader, or does not exist"
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
-        new[key] = _clamped(_wanted(where, key, ends[key], committed, times), ends[key])
+        try:
+            new[key] = reset_offset(where, ends[key], committed.get(key), times.get(key))
+        except KafkaError as error:
+            text = f"{key.topic}-{key.partition} {error.message}: choose another --to"
+            raise KafkaError(error.code, text) from None
     return new
-
-
-def _wanted(
-    where: Reset,
-    key: PartitionKey,
-    ends: Ends,
-    committed: Mapping[PartitionKey, int],
-    times: Mapping[PartitionKey, int],
-) -> int:
-    match where.kind:
-        case "earliest":
-            return ends.earliest
-        case "latest":
-            return ends.latest
-        case "time":
-            found = times.get(key, NO_OFFSET)
-            # No record is so new.
-            return ends.latest if found == NO_OFFSET else found
-        case "offset":
-            return where.number
-    if key not in committed:
-        text = f"{key.topic}-{key.partition} has no offset to shift: choose another --to"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    return committed[key] + where.number
-
-
-def _clamped(offset: int, ends: Ends) -> int:
-    return min(max(offset, ends.earliest), ends.latest)

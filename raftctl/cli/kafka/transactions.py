@@ -12,6 +12,7 @@ from raftctl.cli._arguments import check_known, not_empty, spelt
 from raftctl.cli._options import CommandGroup
 from raftctl.cli.kafka.admin import Cluster, no_topic
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.hanging_transactions import OpenTransaction, hanging, may_hang
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -217,20 +218,19 @@ def find_hanging(
         suspects = _open_for_long(
             client, _places(client, topic, partition), max_transaction_timeout
         )
-        attended = _attended(client, {one.producer_id for _, one in suspects})
+        attended = _attended(client, {one.producer_id for one in suspects})
     found = [
         {
-            "topic": where.topic,
-            "partition": where.partition,
+            "topic": one.topic,
+            "partition": one.partition,
             "producer_id": one.producer_id,
             "producer_epoch": one.producer_epoch,
             "coordinator_epoch": one.coordinator_epoch,
-            "start_offset": one.current_transaction_start_offset,
-            "last_timestamp": one.last_timestamp,
-            "duration_min": (_now_ms() - one.last_timestamp) // MINUTE_MS,
+            "start_offset": one.start_offset,
+            "last_timestamp": one.last_timestamp_ms,
+            "duration_min": (_now_ms() - one.last_timestamp_ms) // MINUTE_MS,
         }
-        for where, one in suspects
-        if (one.producer_id, where) not in attended
+        for one in hanging(suspects, attended)
     ]
     cluster.show_rows(_HANGING, found, "no transaction hangs")
 
@@ -257,32 +257,38 @@ def _places(
 
 def _open_for_long(
     client: KafkaAdminClient, places: Sequence[TopicPartition], minutes: int
-) -> list[tuple[TopicPartition, Any]]:
-    """The open transactions, each with its partition, into which nothing came for so long."""
-    before_ms = _now_ms() - minutes * MINUTE_MS
-    found = []
+) -> list[OpenTransaction]:
+    """The open transactions into which nothing came for so long."""
+    now_ms = _now_ms()
+    found: list[OpenTransaction] = []
     for start in range(0, len(places), _DESCRIBED_AT_ONCE):
         described = client.describe_producers(places[start : start + _DESCRIBED_AT_ONCE])
         found += [
-            (where, one)
-            for where, producers in sorted(described.items())
+            OpenTransaction(
+                where.topic,
+                where.partition,
+                one.producer_id,
+                one.producer_epoch,
+                one.coordinator_epoch,
+                one.current_transaction_start_offset,
+                one.last_timestamp,
+            )
+            for where, producers in described.items()
             for one in producers.active_producers
-            if one.current_transaction_start_offset != _NONE and one.last_timestamp < before_ms
+            if one.current_transaction_start_offset != _NONE
         ]
-    return found
+    return [one for one in found if may_hang(one, now_ms, minutes * MINUTE_MS)]
 
 
-def _attended(
-    client: KafkaAdminClient, producer_ids: Iterable[int]
-) -> set[tuple[int, TopicPartition]]:
-    """(producer id, partition) of the transactions that a coordinator knows."""
+def _attended(client: KafkaAdminClient, producer_ids: Iterable[int]) -> set[tuple[int, str, int]]:
+    """(producer id, topic, partition) of the transactions that a coordinator knows."""
     wanted = list(producer_ids)
     if not wanted:
         return set()
     listed = client.list_transactions(producer_id_filters=wanted)
     names = [one.transactional_id for each in listed.values() for one in each]
     return {
-        (one.producer_id, where)
+        (one.producer_id, where.topic, where.partition)
         for one in client.describe_transactions(names).values()
         for where in one.topic_partitions
     }

@@ -32,6 +32,7 @@ from raftctl.rpc import start_http
 from raftctl.runtime.real import RealRuntime
 from raftctl.security import ANONYMOUS, Principal, Requester
 from tests.kit.authorizing import requester
+from tests.unit.raftctl.console.fake_brokers import FakeBrokers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.plugins import BrokerClient
     from raftctl.raft.batch import Batch
     from raftctl.security import Authorizer
 
@@ -135,7 +137,9 @@ class Events:
 class Served:
     """A console and what it shows."""
 
-    def __init__(self, authorizer: Authorizer | None, config: str) -> None:
+    def __init__(
+        self, authorizer: Authorizer | None, config: str, client: BrokerClient | None
+    ) -> None:
         self.config: NodeConfig = load_config(CONFIG + config)
         self.loader = MetadataLoader(Log(), EMPTY_IMAGE)
         self.quorum = StubQuorum()
@@ -151,6 +155,7 @@ class Served:
             loader=self.loader,
             controller=self.controller,
             runtime=self.runtime,
+            client=client or FakeBrokers(),
             authorizer=authorizer,
             identify=_who,
             fail=_raise,
@@ -214,9 +219,11 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(authorizer: Authorizer | None = None, config: str = "") -> AsyncIterator[Served]:
-    """Serve a console for a test."""
-    served = Served(authorizer, config)
+async def serving(
+    authorizer: Authorizer | None = None, config: str = "", client: BrokerClient | None = None
+) -> AsyncIterator[Served]:
+    """Serve a console for a test. Without a client no broker answers."""
+    served = Served(authorizer, config, client)
     app = web.Application()
     served.console.mount(app)
     runner, served.port = await start_http(app, "127.0.0.1", 0)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from raftctl.cli.kafka.groups import Reset, parse_reset
+from raftctl.cli.kafka.groups import parse_reset
 from raftctl.cli.main import run
 from raftctl.errors import ConfigError
+from raftctl.offset_resets import Reset
 from tests.unit.broker.server.test_groups import (
     add_topic,
     aio_member,
