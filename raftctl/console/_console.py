@@ -47,7 +47,7 @@ class Console:
         """`client` is the way to brokers; `identify` returns who asks; `fail` ends the node."""
         brokers = Brokers(client, lambda: loader.image)
         self._brokers = BrokerViews(client, brokers, runtime.wall_ms)
-        self._actions = Actions(brokers, self._brokers, runtime.log.bind(part="console"))
+        self._actions = Actions(brokers, self._brokers, runtime.log.bind(logger="raftctl.console"))
         logs = BrokerLogs(brokers)
         health = ClusterHealth(loader, topic_defaults(config), fail)
         self._files = PageFiles("raftctl.console")

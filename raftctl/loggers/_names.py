@@ -24,6 +24,7 @@ LOGGERS: Mapping[str, str] = {
     "raftctl": "the node as a whole",
     "raftctl.authentication": "logins, and the keys of token issuers",
     "raftctl.authorizer": "the audit log: what was denied at INFO, what was allowed at DEBUG",
+    "raftctl.console": "the audit log of the console: actions and their results",
     "raftctl.controller": "the active controller, and what it decides",
     "raftctl.http": "requests over HTTP",
     "raftctl.quorum": "elections, leaders, and epochs of the metadata log",
