@@ -130,6 +130,11 @@ RUNS: dict[str, Run] = {
         "python -m tests.bench.scale.main --output out/bench-scale.json"
         " [--up-to PARTITIONS] [--observers OBSERVERS]",
     ),
+    "bench-console": run(
+        "the console of a node at 10,000 topics, and with 50 viewers",
+        "1 min",
+        "python -m tests.bench.console --output out/bench-console.json",
+    ),
     "bench-security": run(
         "TLS, logins, quotas and rules; needs Java and Maven",
         "15 min",

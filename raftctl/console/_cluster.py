@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from raftctl.console._topic_health import Condition
+from raftctl.console.http import Table
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.ids import uuid_text
 from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.features import METADATA_VERSION_FEATURE, level_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from raftctl.config import NodeConfig
+    from raftctl.console._problems import Problems
     from raftctl.console._quorum import Quorum
     from raftctl.console._topic_health import ClusterHealth
     from raftctl.console.http import Asked, Rights
-    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.runtime.api import Runtime
 
 
@@ -26,12 +32,14 @@ class ClusterViews:
         cluster_id: str,
         quorum: Quorum,
         health: ClusterHealth,
+        problems: Problems,
         runtime: Runtime,
     ) -> None:
         self._config = config
         self._cluster_id = cluster_id
         self._quorum = quorum
         self._health = health
+        self._problems = problems
         self._runtime = runtime
 
     async def overview(self, asked: Asked) -> dict[str, Any]:
@@ -63,6 +71,7 @@ class ClusterViews:
                 "fenced": sum(broker.fenced for broker in image.brokers.values()),
             },
             **self._numbers(rights, image),
+            **self._problems.glance(rights, image),
             "served_ms": self._runtime.wall_ms(),
         }
 
@@ -79,3 +88,49 @@ class ClusterViews:
         if rights.may(Operation.DESCRIBE, ResourceType.CLUSTER):
             return {**found}
         return dict.fromkeys(found)
+
+    # --- brokers ----------------------------------------------------------------------------------
+
+    async def brokers(self, asked: Asked) -> dict[str, Any]:
+        """Return the table of registered brokers."""
+        image = await self._health.current()
+        brokers, leaders, replicas = image.brokers, self._health.leaders, self._health.replicas
+        table: Table[int] = Table(
+            lambda broker_id: self._broker_row(brokers[broker_id], replicas),
+            {
+                "id": lambda broker_id: broker_id,
+                "rack": lambda broker_id: brokers[broker_id].rack,
+                "fenced": lambda broker_id: brokers[broker_id].fenced,
+                "epoch": lambda broker_id: brokers[broker_id].broker_epoch,
+                "leaders": lambda broker_id: leaders[broker_id],
+                "replicas": lambda broker_id: replicas[broker_id],
+            },
+            name=str,
+        )
+        return await table.answer(sorted(brokers), asked.fields, image.offset)
+
+    async def broker(self, asked: Asked) -> dict[str, Any]:
+        """Return one broker. KafkaError(BROKER_ID_NOT_REGISTERED)."""
+        asked.fields.end()
+        image = await self._health.current()
+        named = asked.named["broker"]
+        broker = image.brokers.get(int(named)) if named.isascii() and named.isdigit() else None
+        if broker is None:
+            why = f"there is no broker {named:.100}"
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, why)
+        return self._broker_row(broker, self._health.replicas)
+
+    def _broker_row(self, broker: BrokerImage, replicas: Mapping[int, int]) -> dict[str, Any]:
+        broker_id = broker.broker_id
+        return {
+            "id": broker_id,
+            "rack": broker.rack,
+            "fenced": broker.fenced,
+            "fenced_since_ms": self._health.fenced_since.get(broker_id),
+            "in_controlled_shutdown": broker.in_controlled_shutdown,
+            "epoch": broker.broker_epoch,
+            "endpoints": [f"{e.listener}://{e.host}:{e.port}" for e in broker.endpoints],
+            "leaders": self._health.leaders[broker_id],
+            "replicas": replicas.get(broker_id, 0),
+            "online_directories": [uuid_text(one) for one in broker.log_directories],
+        }

@@ -8,7 +8,9 @@ from aiohttp import web
 
 from raftctl.console._cluster import ClusterViews
 from raftctl.console._events import EventStreams
+from raftctl.console._problems import Problems
 from raftctl.console._quorum import Elections, QuorumViews
+from raftctl.console._security import SecurityViews
 from raftctl.console._topic_health import ClusterHealth
 from raftctl.console._topics import TopicViews
 from raftctl.console.actions import Actions
@@ -52,11 +54,13 @@ class Console:
         health = ClusterHealth(loader, topic_defaults(config), fail)
         self._files = PageFiles("raftctl.console")
         self._answering = answering(authorizer, identify)
-        self._cluster = ClusterViews(config, cluster_id, quorum, health, runtime)
         self._topics = TopicViews(health, logs)
         self.elections = Elections(runtime.wall_ms)
         """To be added to the listeners of the driver."""
         self._quorum = QuorumViews(quorum, self.elections, controller)
+        self._problems = Problems(health, self._quorum, runtime.wall_ms)
+        self._cluster = ClusterViews(config, cluster_id, quorum, health, self._problems, runtime)
+        self._security = SecurityViews(lambda: loader.image)
         self._events = EventStreams(
             loader, health, self._cluster, self._quorum, authorizer, identify
         )
@@ -76,10 +80,17 @@ class Console:
         """Return the routes; the last ones take what no other does, so they come last."""
         views = {
             "overview": self._cluster.overview,
+            "problems": self._problems.problems,
             "quorum": self._quorum.quorum,
+            "brokers": self._cluster.brokers,
+            "brokers/{broker}": self._cluster.broker,
             "topics": self._topics.topics,
+            "topics/{topic}": self._topics.one,
             "topics/{topic}/partitions": self._topics.partitions,
             **self._brokers.views,
+            "reassignments": self._topics.reassignments,
+            "acls": self._security.acls,
+            "quotas": self._security.quotas,
         }
         return [
             web.get(PATH, _to_page),

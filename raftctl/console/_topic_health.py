@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from enum import IntEnum
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.failures import HandingTo, resolve
@@ -103,10 +104,12 @@ class ClusterHealth:
         self.since: tuple[dict[UUID, int | None], ...] = tuple({} for _ in Condition)
         """For each condition the topics with such partitions, the oldest first, and since when.
         None: it was so when this began to follow."""
+        self.fenced_since: dict[int, int | None] = {}
+        """Broker id of each that is fenced to since when; None as above."""
         self.leaders: Counter[int] = Counter()
-        """Broker id to how many partitions it leads."""
-        self.replicas: Counter[int] = Counter()
-        """Broker id to how many replicas are assigned to it."""
+        """Broker id to how many partitions it leads, and NO_LEADER to how many nobody leads."""
+        self._assignments: Counter[tuple[int, ...]] = Counter()
+        """Replicas of a partition to how many have the same: few thousands of 100,000."""
 
     async def current(self) -> MetadataImage:
         """Return the newest image once everything of it is counted."""
@@ -141,6 +144,11 @@ class ClusterHealth:
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         """Count what changed, a topic in each step."""
         since = None if delta.image.offset < 0 else image.timestamp_ms
+        for broker_id, broker in delta.changed_brokers.items():
+            if broker is None or not broker.fenced:
+                self.fenced_since.pop(broker_id, None)
+            else:
+                self.fenced_since.setdefault(broker_id, since)
         for topic in delta.deleted_topics.values():
             self._place(topic.partitions.values(), -1)
             self._set(topic.topic_id, None, since)
@@ -149,7 +157,8 @@ class ClusterHealth:
         for topic_id, change in delta.changed_topics.items():
             topic, before = image.topics.topics[topic_id], change.before
             if before is None or topic_id in again:
-                self._place(() if before is None else before.partitions.values(), -1)
+                if before is not None:
+                    self._place(before.partitions.values(), -1)
                 self._place(topic.partitions.values(), 1)
                 self._set(topic_id, self._look_at(topic, image), since)
             else:
@@ -180,11 +189,13 @@ class ClusterHealth:
         found = _NOTHING
         for partition in topic.partitions.values():
             # Most partitions are well, and there are 100,000.
-            replicas, isr, leader = partition[:3]
-            if len(isr) < len(replicas) or leader != replicas[0] or partition[5] or partition[6]:
+            replicas, isr, leader, _, _, adding, removing, _, _, _ = partition
+            if len(isr) < len(replicas) or leader != replicas[0] or adding or removing:
                 found = _sum(found, conditions(partition, min_isr), 1)
         first = topic.partitions[0]
-        return TopicHealth(len(topic.partitions), len(first.stationary), min_isr, found)
+        return TopicHealth(
+            len(topic.partitions), len(first.replicas) - len(first.adding_replicas), min_isr, found
+        )
 
     def _changed(
         self, before: TopicImage, changes: Iterable[tuple[int, PartitionImage]]
@@ -202,31 +213,40 @@ class ClusterHealth:
             self._place([after], 1)
             found = _sum(found, conditions(after, known.min_isr), 1)
             first = after if partition_id == 0 else first
-        return TopicHealth(partitions, len(first.stationary), known.min_isr, found)
+        return TopicHealth(
+            partitions, len(first.replicas) - len(first.adding_replicas), known.min_isr, found
+        )
 
     def _place(self, partitions: Iterable[PartitionImage], sign: int) -> None:
         """Count who leads and keeps these partitions, or no more."""
-        leaders, assignments = Counter[int](), Counter[tuple[int, ...]]()
-        for partition in partitions:
-            leaders[partition[2]] += sign
-            assignments[partition[0]] += sign
-        for leader, count in leaders.items():
-            if leader != NO_LEADER:
-                self.leaders[leader] += count
-        for replicas, count in assignments.items():
+        listed = list(partitions)
+        for counter, part in ((self.leaders, _LEADER), (self._assignments, _REPLICAS)):
+            if sign > 0:
+                counter.update(map(part, listed))
+            else:
+                counter.subtract(map(part, listed))
+
+    @property
+    def replicas(self) -> Counter[int]:
+        """Return broker id to how many replicas are assigned to it."""
+        found: Counter[int] = Counter()
+        for replicas, count in self._assignments.items():
             for broker_id in replicas:
-                self.replicas[broker_id] += count
+                found[broker_id] += count
+        return found
 
     def _set(self, topic_id: UUID, health: TopicHealth | None, since: int | None) -> None:
         """Take the health of a topic; None if it is gone."""
         before = self.topics.pop(topic_id, _GONE)
         after = _GONE if health is None else health
         self.partitions += after.partitions - before.partitions
-        self.counts = _sum(_sum(self.counts, before.counts, -1), after.counts, 1)
         if health is not None:
             if len(self._shared) >= _SHARED_MAX:
                 self._shared.clear()
             self.topics[topic_id] = self._shared.setdefault(health, health)
+        if after.counts == before.counts:
+            return
+        self.counts = _sum(_sum(self.counts, before.counts, -1), after.counts, 1)
         for condition in Condition:
             if not after.counts[condition]:
                 self.since[condition].pop(topic_id, None)
@@ -235,6 +255,7 @@ class ClusterHealth:
 
 
 _NOTHING: Counts = (0, 0, 0, 0, 0)
+_LEADER, _REPLICAS = itemgetter(2), itemgetter(0)
 _GONE = TopicHealth(0, 0, 0, _NOTHING)
 _PARSE = TOPIC_KEYS[MIN_ISR].parse
 

@@ -124,6 +124,40 @@ class TopicViews:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name:.100}")
         return topic
 
+    async def one(self, asked: Asked) -> dict[str, Any]:
+        """Return a topic."""
+        asked.fields.end()
+        image = await self._health.current()
+        topic = self.topic(asked.rights, asked.named["topic"], image)
+        row = topic_row(topic.name, topic.topic_id, self._health.topics[topic.topic_id])
+        return {**row, "partition_count": row["partitions"], "metadata_offset": image.offset}
+
+    async def reassignments(self, asked: Asked) -> dict[str, Any]:
+        """Return the table of partitions that move: as ListPartitionReassignments, of the cluster.
+
+        KafkaError(CLUSTER_AUTHORIZATION_FAILED).
+        """
+        asked.rights.require(Operation.DESCRIBE, ResourceType.CLUSTER)
+        image = await self._health.current()
+        topics = map(image.topics.topics.get, self._health.since[Condition.REASSIGNING])
+        moving = {
+            (topic.name, number): partition
+            for topic in topics
+            if topic is not None
+            for number, partition in topic.items()
+            if partition.adding_replicas or partition.removing_replicas
+        }
+        table: Table[tuple[str, int]] = Table(
+            lambda item: reassignment_row(*item, moving[item]),
+            {
+                "topic": lambda item: item[0],
+                "partition": lambda item: item[1],
+                "progress": lambda item: _progress(moving[item]),
+            },
+            name=lambda item: item[0],
+        )
+        return await table.answer(sorted(moving), asked.fields, image.offset)
+
     # --- partitions -------------------------------------------------------------------------------
 
     async def partitions(self, asked: Asked) -> dict[str, Any]:
@@ -191,6 +225,25 @@ def partition_row(number: int, partition: PartitionImage) -> dict[str, Any]:
         "offline": partition.leader == NO_LEADER,
         "recovering": partition.leader_recovering,
     }
+
+
+def reassignment_row(topic: str, number: int, partition: PartitionImage) -> dict[str, Any]:
+    """Return the row of a partition that moves."""
+    return {
+        "topic": topic,
+        "partition": number,
+        "replicas": partition.replicas,
+        "adding": partition.adding_replicas,
+        "removing": partition.removing_replicas,
+        "isr": partition.isr,
+        "progress": _progress(partition),
+    }
+
+
+def _progress(partition: PartitionImage) -> float:
+    """Return the share of the new replicas that are in sync; a move ends when all are."""
+    adding = partition.adding_replicas
+    return sum(one in partition.isr for one in adding) / len(adding) if adding else 0.0
 
 
 def _leader(partition: PartitionImage) -> int | None:

@@ -23,6 +23,11 @@ class Rights:
         self._authorizer = authorizer
         self.requester = requester
 
+    @property
+    def are_checked(self) -> bool:
+        """False without an authorizer."""
+        return self._authorizer is not None
+
     def may(
         self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME
     ) -> bool:
