@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from raftctl.console._topic_health import Condition
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from raftctl.console._problems import Problems
     from raftctl.console._quorum import Quorum
     from raftctl.console._topic_health import ClusterHealth
+    from raftctl.console.brokers import BrokerLogs, BrokerViews
     from raftctl.console.http import Asked, Rights
     from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.runtime.api import Runtime
+    from raftctl.security import Requester
 
 
 class ClusterViews:
@@ -33,6 +36,8 @@ class ClusterViews:
         quorum: Quorum,
         health: ClusterHealth,
         problems: Problems,
+        brokers: BrokerViews,
+        logs: BrokerLogs,
         runtime: Runtime,
     ) -> None:
         self._config = config
@@ -40,6 +45,8 @@ class ClusterViews:
         self._quorum = quorum
         self._health = health
         self._problems = problems
+        self._brokers = brokers
+        self._logs = logs
         self._runtime = runtime
 
     async def overview(self, asked: Asked) -> dict[str, Any]:
@@ -110,7 +117,10 @@ class ClusterViews:
         return await table.answer(sorted(brokers), asked.fields, image.offset)
 
     async def broker(self, asked: Asked) -> dict[str, Any]:
-        """Return one broker. KafkaError(BROKER_ID_NOT_REGISTERED)."""
+        """Return one broker, with what it says of itself, or None if it does not answer.
+
+        KafkaError(BROKER_ID_NOT_REGISTERED).
+        """
         asked.fields.end()
         image = await self._health.current()
         named = asked.named["broker"]
@@ -118,7 +128,24 @@ class ClusterViews:
         if broker is None:
             why = f"there is no broker {named:.100}"
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, why)
-        return self._broker_row(broker, self._health.replicas)
+        requester = asked.requester
+        configs, directories = await asyncio.gather(
+            self._brokers.configs.known(requester, "broker", str(broker.broker_id)),
+            self._directories(requester, broker),
+        )
+        row = self._broker_row(broker, self._health.replicas)
+        return {**row, "log_directories": directories, "configs": configs}
+
+    async def _directories(
+        self, requester: Requester, broker: BrokerImage
+    ) -> list[dict[str, Any]] | None:
+        """Return the log directories of a broker; None if they are not known to the requester."""
+        if broker.fenced:
+            return None
+        try:
+            return await self._logs.directories(requester, broker.broker_id)
+        except KafkaError:
+            return None
 
     def _broker_row(self, broker: BrokerImage, replicas: Mapping[int, int]) -> dict[str, Any]:
         broker_id = broker.broker_id

@@ -54,12 +54,14 @@ class Console:
         health = ClusterHealth(loader, topic_defaults(config), fail)
         self._files = PageFiles("raftctl.console")
         self._answering = answering(authorizer, identify)
-        self._topics = TopicViews(health, logs)
+        self._topics = TopicViews(health, logs, self._brokers.configs)
         self.elections = Elections(runtime.wall_ms)
         """To be added to the listeners of the driver."""
         self._quorum = QuorumViews(quorum, self.elections, controller)
-        self._problems = Problems(health, self._quorum, runtime.wall_ms)
-        self._cluster = ClusterViews(config, cluster_id, quorum, health, self._problems, runtime)
+        self._problems = Problems(health, self._quorum, self._brokers, brokers, runtime.wall_ms)
+        self._cluster = ClusterViews(
+            config, cluster_id, quorum, health, self._problems, self._brokers, logs, runtime
+        )
         self._security = SecurityViews(lambda: loader.image)
         self._events = EventStreams(
             loader, health, self._cluster, self._quorum, authorizer, identify

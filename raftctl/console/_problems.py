@@ -6,12 +6,16 @@ of partitions is a row a topic, not a row a partition: a broker that is gone may
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raftctl.console._topic_health import Condition, conditions
+from raftctl.console.brokers import Recent
 from raftctl.console.http import Table
+from raftctl.errors import KafkaError
 from raftctl.metadata.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
     from raftctl.console._quorum import QuorumViews
     from raftctl.console._topic_health import ClusterHealth
+    from raftctl.console.brokers import Brokers, BrokerViews
     from raftctl.console.http import Asked, Rights
     from raftctl.metadata.image import MetadataImage, TopicImage
 
@@ -28,6 +33,9 @@ SHOWN_MAX = 20
 """In the overview."""
 _NAMED_MAX = 5
 """Partitions of a topic that a sentence names."""
+KEPT_S = 30.0
+"""What brokers know of is asked for so seldom: it costs each of them a look at its disks."""
+PATIENCE_S = 0.5
 LAGGING_MS = 10_000
 """A voter that has had nothing of the leader's for so long may not be able to take over."""
 LONG_REASSIGNMENT_MS = 600_000
@@ -80,6 +88,21 @@ CONDITIONS: Mapping[str, Remedy] = {
         "broker",
         "Broker {name} is in a controlled shutdown: its leaders move away",
         "Wait until it has stopped; nothing is lost",
+    ),
+    "offline-directory": Remedy(
+        ERROR,
+        "broker",
+        "Broker {name} cannot use its log directory {path}",
+        "Look at its log and at the disk; when the disk is well again, restart the broker, which "
+        "fetches what it lacks: `raftctl brokers log-dirs`",
+    ),
+    "hanging-transaction": Remedy(
+        ERROR,
+        "topic",
+        "A transaction of producer {producer_id} hangs in partition {partition} of {name}, at "
+        "offset {start_offset}: readers of committed records see nothing after it",
+        "`raftctl transactions abort --topic {name} --partition {partition} "
+        "--start-offset {start_offset}`",
     ),
     "offline": Remedy(
         ERROR,
@@ -149,9 +172,17 @@ class Problems:
     """Finds what is wrong."""
 
     def __init__(
-        self, health: ClusterHealth, quorum: QuorumViews, wall_ms: Callable[[], int]
+        self,
+        health: ClusterHealth,
+        quorum: QuorumViews,
+        views: BrokerViews,
+        brokers: Brokers,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._health = health
+        self._views = views
+        self._brokers = brokers
+        self._recent: Recent[list[Problem]] = Recent(KEPT_S)
         self._quorum = quorum
         self._wall_ms = wall_ms
 
@@ -160,6 +191,8 @@ class Problems:
         image = await self._health.current()
         if asked.rights.may(Operation.DESCRIBE, ResourceType.CLUSTER):
             await self._quorum.refresh(asked.requester)
+        found = self.found(asked.rights, image) + await self._of_disks(asked.rights)
+        found.sort(key=lambda one: _ORDER[one.severity])
         table: Table[Problem] = Table(
             lambda one: self.row(one, image),
             {
@@ -170,7 +203,7 @@ class Problems:
             },
             name=lambda one: f"{one.name} {one.kind}",
         )
-        return await table.answer(self.found(asked.rights, image), asked.fields, image.offset)
+        return await table.answer(found, asked.fields, image.offset)
 
     def glance(self, rights: Rights, image: MetadataImage) -> dict[str, Any]:
         """Return the part of the overview about problems."""
@@ -232,12 +265,53 @@ class Problems:
                 if may and not is_said:
                     yield Problem(kind, name, since)
 
+    async def _of_disks(self, rights: Rights) -> list[Problem]:
+        """Return what only brokers know, of the last moments.
+
+        A broker that does not answer holds nobody up: what is known by then is shown, and the rest
+        with a later question.
+        """
+        answer = self._recent.get(rights.requester, lambda: self._ask_brokers(rights))
+        asking = asyncio.ensure_future(answer)
+        done, _ = await asyncio.wait({asking}, timeout=PATIENCE_S)
+        if not done:
+            asking.cancel()
+            return []
+        return asking.result()
+
+    async def _ask_brokers(self, rights: Rights) -> list[Problem]:
+        found: list[Problem] = []
+        with contextlib.suppress(KafkaError):
+            for one in await self._views.hanging(rights):
+                facts = {
+                    "partition": one.partition,
+                    "producer_id": one.producer_id,
+                    "start_offset": one.start_offset,
+                }
+                since = one.last_timestamp_ms
+                found.append(Problem("hanging-transaction", one.topic, since, facts))
+        if not rights.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+            return found
+        with contextlib.suppress(KafkaError):
+            # Of no partition: only whether the directories can be used.
+            body: dict[str, Any] = {"topics": []}
+            answers = await self._brokers.ask_all(rights.requester, "DESCRIBE_LOG_DIRS", body)
+            for broker_id, answer in sorted(answers.answers.items()):
+                paths = [one["log_dir"] for one in answer["results"] if one["error_code"]]
+                found += [
+                    Problem("offline-directory", str(broker_id), facts={"path": path})
+                    for path in paths
+                ]
+        return found
+
     def row(self, problem: Problem, image: MetadataImage) -> dict[str, Any]:
         """Return the row of a problem of this image."""
         remedy = CONDITIONS[problem.kind]
         facts: dict[str, Any] = {"name": problem.name, **problem.facts}
         subject: dict[str, Any] = {"kind": remedy.subject, "name": problem.name}
         topic = image.topics.by_name(problem.name) if problem.kind in _OF_TOPICS else None
+        if "partition" in facts:
+            subject["partition"] = facts["partition"]
         if topic is not None:
             facts |= self._facts(topic, _OF_TOPICS[problem.kind], image)
             if facts["n"] == 1:

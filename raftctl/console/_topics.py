@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from raftctl.console._topic_health import ClusterHealth, TopicHealth
     from raftctl.console.http import Asked, Rights
     from raftctl.metadata.image import MetadataImage, PartitionImage, TopicImage
+    from raftctl.security import Requester
 
 PROBLEMS = "problems"
 
@@ -51,11 +52,21 @@ class LogData(Protocol):
         """Return the logs of these partitions of a topic."""
 
 
+class ConfigData(Protocol):
+    """Configs, which only brokers know whole."""
+
+    async def known(
+        self, requester: Requester, kind: str, name: str
+    ) -> list[dict[str, Any]] | None:
+        """Return the configs of a resource; None if they may not be seen, or are not known."""
+
+
 class TopicViews:
     """Answers about topics."""
 
-    def __init__(self, health: ClusterHealth, logs: LogData) -> None:
+    def __init__(self, health: ClusterHealth, logs: LogData, configs: ConfigData) -> None:
         self._health = health
+        self._configs = configs
         self._logs = logs
         self._sorted: tuple[Map[str, UUID] | None, list[str]] = None, []
         """The names of an image's topics, in order."""
@@ -130,7 +141,13 @@ class TopicViews:
         image = await self._health.current()
         topic = self.topic(asked.rights, asked.named["topic"], image)
         row = topic_row(topic.name, topic.topic_id, self._health.topics[topic.topic_id])
-        return {**row, "partition_count": row["partitions"], "metadata_offset": image.offset}
+        configs = await self._configs.known(asked.requester, "topic", topic.name)
+        return {
+            **row,
+            "partition_count": row["partitions"],
+            "configs": configs,
+            "metadata_offset": image.offset,
+        }
 
     async def reassignments(self, asked: Asked) -> dict[str, Any]:
         """Return the table of partitions that move: as ListPartitionReassignments, of the cluster.

@@ -1,8 +1,9 @@
-"""What only brokers know: groups, transactions, records, sizes and ends of logs.
+"""What only brokers know: configs, groups, transactions, records, sizes and ends of logs.
 
     BrokerViews   the views of the console that brokers answer
     BrokerLogs    sizes and ends of logs, for the views of topics
     Brokers       asks brokers as a requester: one, each, or the leaders of partitions
+    Recent        answers that are kept for a moment, for all who look
 
 Each question goes to the brokers as the requester, so they decide what the requester may see. What
 was answered is kept for a second for the same requester. A broker that does not answer leaves its
@@ -34,6 +35,7 @@ from raftctl.console.brokers._brokers import (
 )
 from raftctl.console.brokers._groups import no_group
 from raftctl.console.brokers._logs import BrokerLogs
+from raftctl.console.brokers._recent import Recent
 from raftctl.console.brokers._views import BrokerViews
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "BrokerViews",
     "Brokers",
     "Partition",
+    "Recent",
     "by_topic",
     "check",
     "error_code",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from raftctl.console.brokers._configs import ConfigViews
 from raftctl.console.brokers._groups import GroupViews
 from raftctl.console.brokers._messages import MessageViews
 from raftctl.console.brokers._transactions import TransactionViews
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class BrokerViews:
-    """Views of groups, transactions and records."""
+    """Views of configs, groups, transactions and records."""
 
     def __init__(self, client: BrokerClient, brokers: Brokers, wall_ms: Callable[[], int]) -> None:
+        self.configs = ConfigViews(brokers)
         self.groups = GroupViews(brokers)
         self._transactions = TransactionViews(brokers, wall_ms)
         self._messages = MessageViews(client, brokers)
@@ -31,6 +33,7 @@ class BrokerViews:
     def views(self) -> dict[str, View]:
         """Each view by its path."""
         return {
+            "configs/{type}/{name}": self.configs.configs,
             "groups": self.groups.groups,
             "groups/{group}": self.groups.group,
             "transactions": self._transactions.transactions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,11 @@ from uuid import UUID
 
 import pytest
 
+from raftctl.console import _problems
 from raftctl.console._problems import CONDITIONS, LONG_REASSIGNMENT_MS
+from raftctl.console.brokers import BrokerViews
+from raftctl.errors import ErrorCode
+from raftctl.hanging_transactions import OpenTransaction
 from raftctl.metadata.records import (
     TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
@@ -19,9 +24,11 @@ from raftctl.metadata.records import (
 from raftctl.raft import ReplicaStatus
 from raftctl.raft.messages import NodeId, Offset
 from tests.kit.authorizing import RuledAuthorizer, rule
+from tests.unit.raftctl.console.fake_brokers import FakeBrokers
 from tests.unit.raftctl.console.served import broker, fence, partition, serving, topic
 
 if TYPE_CHECKING:
+    from raftctl.console.http import Rights
     from tests.unit.raftctl.console.served import Served
 
 pytestmark = pytest.mark.req("W2")
@@ -183,3 +190,48 @@ def test_remedies_name_commands_and_options_that_there_are() -> None:
             known = max((name for name in sections if command.startswith(name)), key=len)
             for option in re.findall(r"--[a-z-]+", command):
                 assert f"`{option}`" in sections[known], command
+
+
+async def test_what_only_brokers_know_is_asked_of_them() -> None:
+    directories = [
+        {"log_dir": "/data/a", "error_code": 0},
+        {"log_dir": "/data/b", "error_code": int(ErrorCode.KAFKA_STORAGE_ERROR)},
+    ]
+    brokers = FakeBrokers({"DESCRIBE_LOG_DIRS": {"error_code": 0, "results": directories}})
+    async with serving(client=brokers) as served:
+        served.commit(*broker(1))
+        [row] = (await problems(served)).values()
+        assert row["what"] == "Broker 1 cannot use its log directory /data/b"
+        await problems(served)
+        assert len(brokers.questions("DESCRIBE_LOG_DIRS")) == 1, "not with each look"
+
+
+async def test_a_transaction_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hanging(views: BrokerViews, rights: Rights) -> list[OpenTransaction]:
+        return [OpenTransaction("orders", 3, 77, 1, 1, 500, 1_234)]
+
+    monkeypatch.setattr(BrokerViews, "hanging", hanging)
+    async with serving() as served:
+        [row] = (await problems(served)).values()
+        assert row["subject"] == {"kind": "topic", "name": "orders", "partition": 3}
+        assert "--topic orders --partition 3 --start-offset 500`" in row["do"]
+        assert (row["severity"], row["since_ms"]) == ("error", 1_234)
+
+
+async def test_a_broker_that_does_not_answer_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_problems, "PATIENCE_S", 0.01)
+    never = asyncio.Event()
+
+    async def hanging(views: BrokerViews, rights: Rights) -> list[OpenTransaction]:
+        await never.wait()
+        return [OpenTransaction("orders", 3, 77, 1, 1, 500, 1_234)]
+
+    monkeypatch.setattr(BrokerViews, "hanging", hanging)
+    async with serving() as served:
+        served.commit(*broker(1, fenced=True))
+        assert len(await problems(served)) == 1
+        never.set()
+        await asyncio.sleep(0)
+        assert len(await problems(served)) == 2
