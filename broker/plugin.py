@@ -6,6 +6,7 @@ then connections are accepted and their requests wait.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from broker.protocol.versions import ApiKey
 from broker.quotas import ClientQuotas, Windows, load_callback
 from broker.replication import ReplicaManager, ReplicaMetrics
 from broker.server import ConnectionLimits, ListenerConfigs, Listeners
+from broker.telemetry import client_telemetry
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.metadata.configs.topic import topic_defaults
 from raftctl.security.delegation_tokens import TokenSecret
@@ -67,6 +69,10 @@ def client_quotas(config: NodeConfig) -> ClientQuotas:
             config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000
         ),
     )
+
+
+def _loop_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
 
 
 class KafkaBroker:
@@ -136,6 +142,13 @@ class KafkaBroker:
             times.sent,
             RequestIds(config.node_id, context.runtime.wall_ms()),
         )
+        self._telemetry = client_telemetry(
+            config,
+            context.metrics,
+            context.runtime.uuid,
+            self._log.bind(logger="broker.telemetry"),
+            _loop_ms,
+        )
         self._listener_configs = ListenerConfigs(config, tls, self._reconfigure, log)
 
     async def start(self) -> Sequence[Endpoint]:
@@ -154,6 +167,8 @@ class KafkaBroker:
         self._transactions.publish(image)
         self._groups.publish(image)
         self._quotas.publish(image)
+        if self._telemetry is not None:
+            self._telemetry.publish(delta, image)
         self._listener_configs.publish(image)
         self._limits.publish(image)
         if delta.deleted_topics:
@@ -241,4 +256,5 @@ class KafkaBroker:
             authorizer=self._context.authorizer,
             token_secret=TokenSecret.of(self._context.config),
             quotas=self._quotas,
+            telemetry=self._telemetry,
         )

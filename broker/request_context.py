@@ -96,6 +96,7 @@ class ClientConnection:
     security_protocol: str = "PLAINTEXT"
     host: str = ""
     """The address that it comes from, as Java writes one: 127.0.0.1, 0:0:0:0:0:0:0:1."""
+    port: int = 0
     principal: Principal = ANONYMOUS
     token_id: str | None = None
     """Of the delegation token that it has authenticated with (KIP-48)."""

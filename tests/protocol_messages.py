@@ -35,6 +35,8 @@ FAMILIES: dict[str, tuple[str, tuple[ApiKey, ...]]] = {
             ApiKey.FIND_COORDINATOR,
             ApiKey.SASL_HANDSHAKE,
             ApiKey.SASL_AUTHENTICATE,
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+            ApiKey.PUSH_TELEMETRY,
         ),
     ),
     "data": (

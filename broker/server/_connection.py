@@ -267,6 +267,7 @@ class Connection(asyncio.BufferedProtocol):
     def _arrive(self, peer: object) -> None:
         self._log = self._log.bind(peer=_address(peer))
         self._client.host = client_host(peer)
+        self._client.port = peer[1] if isinstance(peer, tuple) else 0
         self._limits.arrive(self, self._client.listener, self._client.host)
 
     def _begin(self) -> None:

@@ -23,6 +23,7 @@ from raftctl.config.keys import (
     NodeKeys,
     QuorumKeys,
     ReplicationKeys,
+    TelemetryKeys,
     TopicKeys,
     TransactionKeys,
 )
@@ -64,6 +65,7 @@ SECTIONS: tuple[type[Section], ...] = (
     ReplicationKeys,
     GroupKeys,
     TransactionKeys,
+    TelemetryKeys,
 )
 
 
@@ -78,6 +80,7 @@ class NodeConfig(
     ReplicationKeys,
     GroupKeys,
     TransactionKeys,
+    TelemetryKeys,
 ):
     """Configuration of one node. Frozen; an attribute is its key with dots as underscores."""
 

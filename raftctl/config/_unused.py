@@ -43,7 +43,6 @@ _FAMILIES = {
     "replication.quota.": _NOT_BUILT,
     "alter.log.dirs.replication.quota.": _NOT_BUILT,
     "metric.": _NOT_BUILT,
-    "telemetry.": _NOT_BUILT,
     "auto.include.jmx.": _NOT_BUILT,
     "inter.broker.protocol.": _NOT_BUILT,
     "rsm.config.": _NOT_BUILT,

@@ -665,6 +665,30 @@ class GroupKeys(Section):
             yield "group.consumer.assignors is empty: write uniform, range or both"
 
 
+class TelemetryKeys(Section):
+    """Telemetry of clients"""
+
+    telemetry_max_bytes: int = _key(
+        1_048_576,
+        "The most bytes that clients may push at once, packed and unpacked (KIP-714). Clients push "
+        "only where the extra `telemetry` is installed.",
+        at_least=1,
+    )
+    telemetry_series_max: int = _key(
+        300,
+        "The most series at `/metrics` of what clients push; points beyond are dropped. Ours.",
+        at_least=0,
+        at_most=1_000_000,
+    )
+    telemetry_instances_max: int = _key(
+        0,
+        "How many client instances have series of their own at `/metrics`. Those of all others are "
+        "added and averaged by software and version. Ours.",
+        at_least=0,
+        at_most=10_000,
+    )
+
+
 class TransactionKeys(Section):
     """Transactions"""
 

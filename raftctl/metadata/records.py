@@ -22,6 +22,8 @@ TOPIC_RESOURCE = 2
 """Kafka's resource type of a topic in a `ConfigRecord`."""
 BROKER_RESOURCE = 4
 """Kafka's resource type of a broker; an empty name means all brokers."""
+CLIENT_METRICS_RESOURCE = 16
+"""Kafka's resource type of a subscription to the metrics of clients."""
 GROUP_RESOURCE = 32
 """Kafka's resource type of a consumer group."""
 

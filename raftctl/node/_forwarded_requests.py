@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import CLUSTER_NAME, DENIED, Operation, ResourceType
-from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.records import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from raftctl.metadata.requests import ForwardedRequest
 from raftctl.metadata.requests.admin import (
     AdminResponse,
@@ -60,7 +65,6 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.security import Authorizer
 
-_CLIENT_METRICS_RESOURCE = 16
 _OF_THE_CLUSTER: dict[type, Operation] = {
     ElectLeadersRequest: Operation.ALTER,
     AlterReassignmentsRequest: Operation.ALTER,
@@ -77,7 +81,7 @@ _CONFIGS_OF = {
     TOPIC_RESOURCE: ResourceType.TOPIC,
     GROUP_RESOURCE: ResourceType.GROUP,
     BROKER_RESOURCE: ResourceType.CLUSTER,
-    _CLIENT_METRICS_RESOURCE: ResourceType.CLUSTER,
+    CLIENT_METRICS_RESOURCE: ResourceType.CLUSTER,
 }
 """The resource whose rules hold for configs, by the type that has the configs."""
 _TOPIC_DENIED = DENIED[ResourceType.TOPIC]

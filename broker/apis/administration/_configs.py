@@ -1,4 +1,4 @@
-"""Configs of topics, brokers and groups: described, altered, and which resources have any (row C9).
+"""Configs of topics, brokers, groups and client metrics: described, altered, listed (row C9).
 
 DescribeConfigs says which values are in force, and where each comes from. AlterConfigs and
 IncrementalAlterConfigs are forwarded to the active controller (KIP-133, KIP-339).
@@ -19,6 +19,7 @@ from broker.protocol.versions import ApiKey
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.integers import INT_MAX
 from raftctl.metadata.acls import CLUSTER_NAME, Operation, ResourceType
+from raftctl.metadata.configs.client_metrics import CLIENT_METRICS_KEYS
 from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS
 from raftctl.metadata.configs.listeners import (
     check_listener_keys,
@@ -28,7 +29,12 @@ from raftctl.metadata.configs.listeners import (
     listener_key_type,
 )
 from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, scaled, text_of, topic_defaults
-from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.records import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from raftctl.metadata.requests.admin import (
     AlterConfigsRequest,
     AlterOperation,
@@ -58,25 +64,31 @@ if TYPE_CHECKING:
 _ALTER_TIMEOUT_MS = 30_000
 """The requests name none."""
 _BROKER_LOGGER = 8
-_CLIENT_METRICS = 16
-_RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE, _BROKER_LOGGER, _CLIENT_METRICS, GROUP_RESOURCE)
+_RESOURCE_TYPES = (
+    TOPIC_RESOURCE,
+    BROKER_RESOURCE,
+    _BROKER_LOGGER,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+)
 _AUTHORIZED_AS = {
     TOPIC_RESOURCE: ResourceType.TOPIC,
     GROUP_RESOURCE: ResourceType.GROUP,
     BROKER_RESOURCE: ResourceType.CLUSTER,
     _BROKER_LOGGER: ResourceType.CLUSTER,
-    _CLIENT_METRICS: ResourceType.CLUSTER,
+    CLIENT_METRICS_RESOURCE: ResourceType.CLUSTER,
 }
-_RESOURCE_TYPES_IN_VERSION_0 = (_CLIENT_METRICS,)
+_RESOURCE_TYPES_IN_VERSION_0 = (CLIENT_METRICS_RESOURCE,)
 """Version 0 was ListClientMetricsResources."""
 
-# The sources of Apache Kafka's DescribeConfigs; 7 is of client metrics.
+# The sources of Apache Kafka's DescribeConfigs.
 _DYNAMIC_TOPIC_CONFIG = 1
 _DYNAMIC_BROKER_CONFIG = 2
 _DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 _STATIC_BROKER_CONFIG = 4
 _DEFAULT_CONFIG = 5
 _LOGGER_CONFIG = 6
+_CLIENT_METRICS_CONFIG = 7
 _GROUP_CONFIG = 8
 
 
@@ -173,6 +185,11 @@ def _entries(context: ApiContext, resource: wire.DescribeConfigsResource) -> Ite
         return _group_entries(image.config(kind, name), keys)
     if kind == _BROKER_LOGGER:
         return _logger_entries(levels_of(context, name, keys))
+    if kind == CLIENT_METRICS_RESOURCE:
+        if not name:
+            text = "Client metrics subscription name must not be empty"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return _client_metrics_entries(image.config(kind, name), keys)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no configs of resource type {kind}")
 
 
@@ -304,6 +321,22 @@ def _logger_entries(levels: Mapping[str, str]) -> Iterator[_Entry]:
         in_force = [_synonym(name, level, _LOGGER_CONFIG)]
         entry = _entry(name, ConfigType.UNKNOWN, None, in_force, read_only=False)
         entry["synonyms"] = ()
+        yield entry
+
+
+def _client_metrics_entries(
+    overrides: Mapping[str, str], keys: Collection[str] | None
+) -> Iterator[_Entry]:
+    """A default is no synonym, as with Apache Kafka."""
+    for name, key in CLIENT_METRICS_KEYS.items():
+        if keys is not None and name not in keys:
+            continue
+        is_set = name in overrides
+        value = text_of(key.parse(overrides[name].strip())) if is_set else text_of(key.default)
+        source = _CLIENT_METRICS_CONFIG if is_set else _DEFAULT_CONFIG
+        synonyms = [_synonym(name, value, source)]
+        entry = _entry(name, key.type, key.description, synonyms, read_only=False)
+        entry["synonyms"] = synonyms if is_set else ()
         yield entry
 
 
@@ -547,10 +580,10 @@ def _whole(resource: wire.AlterConfigsRequestAlterConfigsResource) -> ConfigAlte
 def handle_list(
     context: ApiContext, request: Request[wire.ListConfigResourcesRequest]
 ) -> wire.ListConfigResourcesResponse:
-    """Every topic and broker, and the groups that have configs; of all types or those asked for.
+    """Every topic and broker, and the groups and subscriptions that have configs.
 
-    There are none of the other types, whose configs DescribeConfigs does not offer either. A type
-    that nobody knows is UNSUPPORTED_VERSION for the whole request.
+    Of all types or those asked for. A type that nobody knows is UNSUPPORTED_VERSION for the whole
+    request.
     """
     authorization.require(context, request, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
     known = _RESOURCE_TYPES if request.version else _RESOURCE_TYPES_IN_VERSION_0
@@ -575,6 +608,4 @@ def _names(context: ApiContext, kind: int) -> list[str]:
         return [topic.name for topic in image.topics.in_order()]
     if kind in (BROKER_RESOURCE, _BROKER_LOGGER):
         return [str(broker_id) for broker_id in context.metadata.live_brokers(context.listener)]
-    if kind == GROUP_RESOURCE:
-        return sorted(name for owner, name in image.configs if owner == kind)
-    return []
+    return sorted(name for owner, name in image.configs if owner == kind)

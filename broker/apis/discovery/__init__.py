@@ -1,4 +1,4 @@
-"""Handlers for discovery: requests that a client sends before it reads or writes.
+"""Handlers for discovery: what a client sends before it reads or writes, or beside that.
 
 `APIS` is the table of this family, from an api's key to its handler and its refusal.
 
@@ -6,18 +6,20 @@
     metadata      Metadata: brokers, topics, leaders of partitions
     coordinators  FindCoordinator: the broker that holds a group or a transactional id
     sasl          SaslHandshake, SaslAuthenticate, where they are out of place
+    telemetry     GetTelemetrySubscriptions, PushTelemetry
 
-All are answered from this broker's newest metadata image, so answers of two brokers may differ
-for as long as their images do. Only Metadata may change anything: it creates topics on request
-if `auto.create.topics.enable` allows it.
+All but telemetry are answered from this broker's newest metadata image, so answers of two brokers
+may differ for as long as their images do. Only Metadata may change anything: it creates topics on
+request if `auto.create.topics.enable` allows it.
 
 The other names are the forms in which every family shows a topic, a partition or its leader, so
 that two apis never describe the same thing differently.
 
-Source: KIP-511 (ApiVersions), KIP-699 (FindCoordinator in batches), KIP-700 (DescribeCluster).
+Source: KIP-511 (ApiVersions), KIP-699 (FindCoordinator in batches), KIP-700 (DescribeCluster),
+KIP-714 (telemetry).
 """
 
-from broker.apis.discovery import _cluster, _coordinators, _metadata, _sasl
+from broker.apis.discovery import _cluster, _coordinators, _metadata, _sasl, _telemetry
 from broker.apis.discovery._brokers import (
     OPERATIONS_NOT_ASKED,
     current_leader,
@@ -34,6 +36,8 @@ APIS: dict[int, Api] = {
     ApiKey.SASL_HANDSHAKE: Api(_sasl.handle),
     ApiKey.SASL_AUTHENTICATE: Api(_sasl.handle),
     ApiKey.DESCRIBE_CLUSTER: Api(_cluster.handle_describe_cluster),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Api(_telemetry.handle_subscriptions),
+    ApiKey.PUSH_TELEMETRY: Api(_telemetry.handle_push),
 }
 
 __all__ = [

@@ -21,6 +21,7 @@ _BROKERS = 1
 _CONTROLLERS = 2
 _SOFTWARE = re.compile("[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FEATURES_BEGIN_AT_0 = 4
+_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
 def handle_api_versions(
@@ -53,7 +54,10 @@ def _api_versions(
 ) -> bytes:
     image = context.metadata.image
     finalized = tuple(sorted(item for item in image.features.items() if item[1] > 0))
-    return api_versions_body(request.version, error, finalized, image.offset)
+    has_telemetry = context.telemetry is not None
+    return api_versions_body(
+        request.version, error, finalized, image.offset, has_telemetry=has_telemetry
+    )
 
 
 @lru_cache(maxsize=64)
@@ -62,6 +66,8 @@ def api_versions_body(
     error: ErrorCode,
     finalized: tuple[tuple[str, int], ...] = (),
     features_epoch: int = -1,
+    *,
+    has_telemetry: bool = True,
 ) -> bytes:
     """Return the whole answer.
 
@@ -70,7 +76,9 @@ def api_versions_body(
     The features that are finalized are in force at the metadata offset `features_epoch`.
     """
     api_keys: list[wire.ApiVersion] = [
-        {"api_key": key, "min_version": low, "max_version": high} for key, low, high in advertised()
+        {"api_key": key, "min_version": low, "max_version": high}
+        for key, low, high in advertised()
+        if has_telemetry or key not in _TELEMETRY
     ]
     message: wire.ApiVersionsResponse = {
         "error_code": error,

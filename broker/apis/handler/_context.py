@@ -18,6 +18,7 @@ from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator import Coordinator
 from broker.protocol.codec import Message, Request
 from broker.quotas import ClientQuotas
+from broker.telemetry import ClientTelemetry
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
@@ -155,6 +156,8 @@ class ApiContext:
     """Without one everybody may do everything."""
     token_secret: TokenSecret | None = None
     """Without one there are no delegation tokens."""
+    telemetry: ClientTelemetry | None = None
+    """Without it clients are not asked for their metrics."""
 
     @property
     def wait_ms_max(self) -> int:

@@ -205,3 +205,40 @@ class SaslAuthenticateResponse(TypedDict):
     error_message: NotRequired[str | None]
     auth_bytes: Buffer
     session_lifetime_ms: NotRequired[int]
+
+
+class GetTelemetrySubscriptionsRequest(TypedDict):
+    """GetTelemetrySubscriptionsRequest, version 0."""
+
+    client_instance_id: UUID | None
+
+
+class GetTelemetrySubscriptionsResponse(TypedDict):
+    """GetTelemetrySubscriptionsResponse, version 0."""
+
+    throttle_time_ms: NotRequired[int]
+    error_code: NotRequired[int]
+    client_instance_id: NotRequired[UUID | None]
+    subscription_id: int
+    accepted_compression_types: NotRequired[Sequence[int]]
+    push_interval_ms: NotRequired[int]
+    telemetry_max_bytes: int
+    delta_temporality: bool
+    requested_metrics: NotRequired[Sequence[str]]
+
+
+class PushTelemetryRequest(TypedDict):
+    """PushTelemetryRequest, version 0."""
+
+    client_instance_id: UUID | None
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: memoryview
+
+
+class PushTelemetryResponse(TypedDict):
+    """PushTelemetryResponse, version 0."""
+
+    throttle_time_ms: NotRequired[int]
+    error_code: NotRequired[int]

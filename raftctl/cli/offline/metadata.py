@@ -44,7 +44,12 @@ from raftctl.loader import image_of
 from raftctl.metadata.codec import RECORD_CODEC
 from raftctl.metadata.configs.listeners import is_secret
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
-from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.records import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from raftctl.runtime.real import RealFileSystem
 from raftctl.storage.snapshots import SnapshotStore
 
@@ -236,6 +241,7 @@ _RESOURCES: Mapping[int, str] = {
     TOPIC_RESOURCE: "topics",
     BROKER_RESOURCE: "brokers",
     GROUP_RESOURCE: "groups",
+    CLIENT_METRICS_RESOURCE: "client-metrics",
 }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.configs.client_metrics import CLIENT_METRICS_KEYS, validate_client_metrics
 from raftctl.metadata.configs.dynamic import (
     BROKER_KEYS,
     CLUSTER_WIDE,
@@ -25,7 +26,13 @@ from raftctl.metadata.configs.dynamic import (
 from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, text_of
 from raftctl.metadata.features import eligible_leaders_enabled
 from raftctl.metadata.image import MetadataDelta
-from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ConfigRecord
+from raftctl.metadata.records import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+)
 from raftctl.metadata.requests.admin import AlterOperation, ItemOutcome
 
 if TYPE_CHECKING:
@@ -118,7 +125,8 @@ def _check_rules_applied(
 def _check_resource(image: MetadataImage, resource: ConfigAlteration) -> None:
     """Raise KafkaError for a resource that has no configs; see `alter_configs`.
 
-    A group need not exist: its configs hold from its first member on.
+    A group need not exist: its configs hold from its first member on. A subscription to metrics of
+    clients begins with its configs.
     """
     kind, name = resource.resource_type, resource.resource_name
     if kind == TOPIC_RESOURCE:
@@ -133,7 +141,7 @@ def _check_resource(image: MetadataImage, resource: ConfigAlteration) -> None:
     elif kind == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A group has a name")
-    else:
+    elif kind != CLIENT_METRICS_RESOURCE:
         message = f"Configs of resource type {kind} cannot be altered"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
@@ -153,6 +161,8 @@ def _validate(
         validate_topic_overrides(overrides, for_all, config.topic_defaults)
     elif resource.resource_type == BROKER_RESOURCE:
         _validate_of_broker(overrides, one_broker=bool(resource.resource_name))
+    elif resource.resource_type == CLIENT_METRICS_RESOURCE:
+        validate_client_metrics(resource.resource_name, overrides)
     else:
         validate_group_config(overrides, config.group_keys)
 
@@ -175,6 +185,8 @@ def _definition(resource_type: int, key: str, defaults: TopicConfig) -> tuple[bo
         return TOPIC_KEYS[key].type == ConfigType.LIST, default
     if resource_type == BROKER_RESOURCE and key in BROKER_KEYS:
         return BROKER_KEYS[key].type == ConfigType.LIST, text_of(BROKER_KEYS[key].default)
+    if resource_type == CLIENT_METRICS_RESOURCE and key in CLIENT_METRICS_KEYS:
+        return CLIENT_METRICS_KEYS[key].type == ConfigType.LIST, ""
     return False, ""
 
 
