@@ -52,6 +52,7 @@ COMMANDS = {
     "down": "local.cluster",
     "restart": "local.cluster",
     "status": "local.cluster",
+    "top": "top",
     "offsets": "kafka.offsets",
     "demo": "local.demo",
     "cluster-id": "kafka.cluster_id",
@@ -78,7 +79,7 @@ SECTIONS = {
     ),
     "Groups and transactions": ("groups", "transactions"),
     "Access": ("users", "tokens", "acls", "quotas"),
-    "The cluster as a whole": ("brokers", "quorum", "features", "metadata", "cluster-id"),
+    "The cluster as a whole": ("top", "brokers", "quorum", "features", "metadata", "cluster-id"),
     "Coordination": ("kv",),
     "This program": ("completion", "version"),
 }
