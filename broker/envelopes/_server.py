@@ -75,7 +75,10 @@ class LocalBroker(NamedTuple):
     async def _served(self, request: bytes, requester: Requester) -> Response:
         now = asyncio.get_running_loop().time()
         client = ClientConnection(
-            self.listener, self.security_protocol, requester.host, requester.principal
+            self.listener,
+            self.security_protocol,
+            requester.host,
+            principal=requester.principal,
         )
         context = RequestContext(
             client, len(request), now, now, records_bytes_max=RECORDS_BYTES_MAX

@@ -5,7 +5,7 @@
     Push              the metrics of one request
     client_telemetry  makes it; None where what decodes the metrics is not installed
 
-A client asks what it shall push and how often, and pushes it until it is told of other
+A client asks what it shall push and how often, and pushes it until it learns of other
 subscriptions. Its metrics are those of OpenTelemetry's protocol; `/metrics` has them under names
 that begin with `raftctl_client_`.
 

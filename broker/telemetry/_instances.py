@@ -242,7 +242,7 @@ class Instances:
 
 
 def subscription_id(metrics: Iterable[str], interval_ms: int, instance_id: UUID) -> int:
-    """Return the number by which a client shows what it has been told to push.
+    """Return the number by which a client shows what it is to push.
 
     CRC32C of the subscription as Java writes it, XORed with Java's hash of the instance's id.
     """

@@ -49,7 +49,7 @@ class Point(NamedTuple):
 
     name: str
     attributes: tuple[tuple[str, str], ...]
-    """What tells it from other points of the metric, such as a topic; sorted."""
+    """Labels such as a topic, which other points of the metric have with other values; sorted."""
     kind: Kind
     value: float
     since: int
