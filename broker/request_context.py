@@ -96,7 +96,6 @@ class ClientConnection:
     security_protocol: str = "PLAINTEXT"
     host: str = ""
     """The address that it comes from, as Java writes one: 127.0.0.1, 0:0:0:0:0:0:0:1."""
-    port: int = 0
     principal: Principal = ANONYMOUS
     token_id: str | None = None
     """Of the delegation token that it has authenticated with (KIP-48)."""
@@ -105,6 +104,8 @@ class ClientConnection:
     client_software_version: str = ""
     id_prefix: str = ""
     """With which the ids of its requests begin: the node, its start, the connection's number."""
+    port: int = 0
+    """Of the client's end."""
     muted_until: float = 0.0
     """No further request starts before; of one that exceeds a quota (KIP-219)."""
     muted_by: str = ""

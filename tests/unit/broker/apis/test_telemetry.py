@@ -226,6 +226,7 @@ async def offered(broker: ControlledBroker) -> set[int]:
 async def test_telemetry_is_offered_where_it_can_be_decoded(broker: Telemetric) -> None:
     assert {71, 72} <= await offered(broker)
     without = ControlledBroker()
+    without.context = replace(without.context, telemetry=None)
     assert not {71, 72} & await offered(without)
     answer = await ask(without, 71, 0, {"client_instance_id": None})
     assert answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION

@@ -12,6 +12,7 @@ from uuid import UUID
 import structlog
 
 from raftctl.errors import KafkaError
+from raftctl.loggers import Level, LogLevels
 from raftctl.runtime import Content, Directory, MemoryDisk, MemoryFile
 from raftctl.runtime.api import ProcessUsage
 from tests.kit.disk import FakeDisk
@@ -143,9 +144,7 @@ class FakeRuntime:
         self.random = random.Random(seed)
         self.now_ms = 1_000_000
         self.events: list[tuple[str, dict[str, Any]]] = []
-        self.log = structlog.wrap_logger(
-            None, processors=[self._keep], wrapper_class=structlog.make_filtering_bound_logger(0)
-        )
+        self.log = LogLevels(Level.TRACE).logger(None, [self._keep])
 
     def _keep(self, _logger: object, _method: str, event: Any) -> Any:
         if event.get("exc_info"):

@@ -71,9 +71,9 @@ NAMES = {
     75: ("admin", "DescribeTopicPartitions"),
 }
 API_VERSIONS = 18
-WITHOUT_ORACLE = {38, 39, 40, 41, 64, 68, 69}
-"""Delegation tokens, UnregisterBroker, ConsumerGroupHeartbeat and Describe: kafka-python does not
-know them."""
+WITHOUT_ORACLE = {38, 39, 40, 41, 64, 68, 69, 71, 72}
+"""Delegation tokens, UnregisterBroker, ConsumerGroupHeartbeat and Describe, telemetry: kafka-python
+does not know them."""
 CASES = [(key, version) for key in NAMES for version in SERVED[key]]
 FEW = settings(
     max_examples=15,

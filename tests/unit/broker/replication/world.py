@@ -20,6 +20,7 @@ from broker.replication import ReplicaManager
 from broker.request_context import ClientConnection
 from broker.server import ConnectionLimits
 from broker.server._connection import Connection
+from broker.telemetry import ClientTelemetry
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
     AppendResult,
@@ -52,6 +53,7 @@ from raftctl.metadata.requests.cluster import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from raftctl.metrics import Metrics
 from raftctl.plugins import BrokerContext
 from tests.unit.broker.log.fake_files import FakeFiles, FakeRuntime
 
@@ -306,6 +308,13 @@ class Node:
             aside=self.runtime.worker("requests").submit,
             has_session=lambda: True,
             quotas=ClientQuotas(StoredQuotas()),
+            telemetry=ClientTelemetry(
+                self.config,
+                Metrics(),
+                self.runtime.uuid,
+                self.runtime.log,
+                self.runtime.wall_ms,
+            ),
         )
         limits.begin()
         self._limits = limits

@@ -9,7 +9,7 @@ import struct
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from structlog.testing import LogCapture
 
@@ -25,6 +25,7 @@ from broker.protocol import codec
 from broker.quotas import ClientQuotas, StoredQuotas
 from broker.replication.fetcher import Connector
 from broker.server import ConnectionLimits, ListenerConfigs, Listeners
+from broker.telemetry import ClientTelemetry
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
     AppendResult,
@@ -63,6 +64,7 @@ from raftctl.metadata.requests.cluster import (
     DeleteTopicsResponse,
     TopicResult,
 )
+from raftctl.metrics import Metrics
 from raftctl.runtime.real import RealRuntime, make_sender
 from raftctl.security.delegation_tokens import TokenSecret
 from raftctl.security.tls import NodeTls
@@ -399,6 +401,7 @@ class FakeBroker:
             has_session=lambda: self.has_session,
             quotas=self.quotas,
             token_secret=TokenSecret.of(self.config),
+            telemetry=ClientTelemetry(config, Metrics(), uuid4, self.log, lambda: self.wall_ms),
         )
         self.metadata.limits = self.limits = ConnectionLimits(self.config, self.failures.append)
         self.runtimes: list[RealRuntime] = []
