@@ -15,11 +15,12 @@ from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, Produ
 from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.authentication import Authenticator, Verifiers
 from broker.envelopes import EnvelopeClient, Envelopes, LocalBroker
-from broker.groups import group_coordinator
+from broker.groups import group_coordinator, loaded_groups
 from broker.groups.requests import ForgetTopics
+from broker.lag import EndOffsets, GroupLag, PartitionOffsets
 from broker.log import LogManager, dump
 from broker.log.settings import log_settings
-from broker.metrics import RequestTimes
+from broker.metrics import BrokerState, RequestTimes
 from broker.protocol.codec import compile_newest
 from broker.protocol.versions import ApiKey
 from broker.quotas import ClientQuotas, Windows, load_callback
@@ -35,6 +36,7 @@ from raftctl.tracing import RequestIds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from broker.types import TopicPartition
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
@@ -133,6 +135,15 @@ class KafkaBroker:
         tls = NodeTls(context.runtime, self._log)
         log = self._log.bind(logger="broker.server")
         times = RequestTimes(context.metrics, self._requests_log, config.slow_request_ms)
+        self._state = BrokerState(
+            config.node_id,
+            config.inter_broker_listener,
+            lambda: self._metadata.image,
+            context.has_session,
+            context.metrics,
+        )
+        self._ends, self._lag = self._lag_of_groups()
+        times = RequestTimes(context.metrics, self._log, config.slow_request_ms)
         self._listeners = Listeners(
             config,
             self._limits,
@@ -158,6 +169,8 @@ class KafkaBroker:
             await verifiers.start()
         self._requests.submit(partial(compile_newest, FIRST_ASKED))
         await self.replicas.start()
+        if self._context.config.metrics_group_lag_interval_ms:
+            self._lag.start()
         return endpoints
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -178,6 +191,7 @@ class KafkaBroker:
 
     async def stop(self) -> None:
         """Closes the listeners, then the partitions."""
+        self._state.is_stopping = True
         self._listeners.close()
         for verifiers in self._verifiers:
             verifiers.close()
@@ -185,6 +199,8 @@ class KafkaBroker:
         self._internal_topics.close()
         await self._verifier.stop()
         await self._transactions.stop()
+        await self._lag.stop()
+        await self._ends.stop()
         await self._groups.stop()
         await self.replicas.stop()
         self._requests.close()
@@ -228,6 +244,31 @@ class KafkaBroker:
             failure_delay_ms=delay_ms,
             on_login=self._limits.counts[listener].logged_in,
         ).serve
+
+    def _lag_of_groups(self) -> tuple[EndOffsets, GroupLag]:
+        context, replicas, groups = self._context, self.replicas, self._groups
+
+        def exists(partition: TopicPartition) -> bool:
+            topics = self._metadata.image.topics
+            return topics.partition(partition.topic, partition.partition) is not None
+
+        def image() -> MetadataImage:
+            return self._metadata.image
+
+        ends = EndOffsets(
+            context.config, image, replicas.partitions, context.fail, replicas.connector
+        )
+        lag = GroupLag(
+            lambda: loaded_groups(groups),
+            groups.has,
+            exists,
+            ends.of,
+            context.config.metrics_group_lag_interval_ms / 1000,
+            context.fail,
+        )
+        context.metrics.add_details(PartitionOffsets(replicas.partitions, image))
+        context.metrics.add_details(lag)
+        return ends, lag
 
     def _has_session(self) -> bool:
         """While an image is being taken up, this broker may lead what it says that others do."""

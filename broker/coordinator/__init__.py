@@ -14,6 +14,8 @@ rules of none.
 its partition into a core. It hands the core requests and the passing of time, and appends the
 records that the core writes.
 
+`BrokerQueues` asks other brokers, many things in one request.
+
 Invariants:
 
 - A core changes only by `replay` of a record; a record is replayed as soon as it is appended.
@@ -26,6 +28,7 @@ Source: KIP-848 ("Group Coordinator"), Apache Kafka's CoordinatorRuntime.
 """
 
 from broker.coordinator._batches import in_batches
+from broker.coordinator._broker_queues import BrokerQueues, Form
 from broker.coordinator._cooperative import STEP_ITEMS, STEPS, StepQueue
 from broker.coordinator._coordinator import Coordinator
 from broker.coordinator._shard import Replicas, Shard
@@ -33,7 +36,9 @@ from broker.coordinator._shard import Replicas, Shard
 __all__ = [
     "STEPS",
     "STEP_ITEMS",
+    "BrokerQueues",
     "Coordinator",
+    "Form",
     "Replicas",
     "Shard",
     "StepQueue",

@@ -98,6 +98,11 @@ class Coordinator:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return shard
 
+    def has(self, key: str) -> bool:
+        """Return whether this broker coordinates the id."""
+        image = self._image
+        return image is not None and partition_of(key, len(image.partitions)) in self._shards
+
     def partition_of(self, key: str) -> int:
         """Return the partition that holds the id; KafkaError while the topic does not exist."""
         if self._image is None:

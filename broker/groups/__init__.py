@@ -24,7 +24,7 @@ Source: Apache Kafka's group coordinator; KIP-211 (expiry of offsets), KIP-345 (
 KIP-447 (offsets in transactions), KIP-848.
 """
 
-from broker.groups._core import group_coordinator
+from broker.groups._core import group_coordinator, loaded_groups
 from broker.groups._messages import join_error
 from broker.groups._records import NO_EXPIRY, UNSTABLE, CommittedOffset
 
@@ -34,4 +34,5 @@ __all__ = [
     "CommittedOffset",
     "group_coordinator",
     "join_error",
+    "loaded_groups",
 ]

@@ -191,6 +191,23 @@ class GroupCore(Core):
             if count % _WATCHED_AT_ONCE == _WATCHED_AT_ONCE - 1:
                 yield
 
+    # --- for metrics ------------------------------------------------------------------------------
+
+    def group_ids(self) -> list[str]:
+        """Return the ids of all groups."""
+        return list(self._directory.ids())
+
+    def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has committed."""
+        partitions = list(self._offsets.partitions(group_id))
+        found = self._offsets.of(group_id, partitions).items()
+        return {one: committed.offset for one, committed in found if committed is not None}
+
+    def member_count(self, group_id: str) -> int:
+        """Return how many members a group has; 0 if there is no such group."""
+        group = self._directory.find(group_id)
+        return 0 if group is None else len(group.members)
+
     # --- requests -------------------------------------------------------------------------------
 
     def handle(self, request_id: int, request: GroupRequest, now: Now) -> list[Effect]:
@@ -703,6 +720,13 @@ def _parts(partitions: Collection[TopicPartition]) -> Iterator[list[TopicPartiti
     known = list(partitions)
     for start in range(0, max(1, len(known)), STEP_ITEMS):
         yield known[start : start + STEP_ITEMS]
+
+
+def loaded_groups(coordinator: Coordinator) -> Iterator[GroupCore]:
+    """Return the groups of each partition that is led here and has been read."""
+    for shard in coordinator.shards():
+        if shard.is_loaded and isinstance(shard.core, GroupCore):
+            yield shard.core
 
 
 def group_coordinator(context: BrokerContext, replicas: Replicas) -> Coordinator:

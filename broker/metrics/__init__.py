@@ -1,6 +1,7 @@
 """Metrics of a broker, under the names that Apache Kafka's have in Strimzi's dashboards.
 
     RequestTimes       requests by API: how many, how large, how long in each stage
+    BrokerState        what the broker is, and in which state
     ConnectionCounts   connections and logins of each listener
     TopicMetrics       what topics are produced and fetched; `TopicCounts` has the integers of one
     Counts             those of the broker
@@ -20,6 +21,7 @@ of `metrics.series.max`.
 Source: Apache Kafka's monitoring documentation; KIP-188.
 """
 
+from broker.metrics._broker_state import BrokerState
 from broker.metrics._connections import ConnectionCounts
 from broker.metrics._requests import RequestTimes
 from broker.metrics._topics import BROKER, OTHERS, Counts, TopicCounts, TopicMetrics
@@ -27,6 +29,7 @@ from broker.metrics._topics import BROKER, OTHERS, Counts, TopicCounts, TopicMet
 __all__ = [
     "BROKER",
     "OTHERS",
+    "BrokerState",
     "ConnectionCounts",
     "Counts",
     "RequestTimes",

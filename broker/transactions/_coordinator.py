@@ -13,9 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.background import Background
-from broker.coordinator import Coordinator
+from broker.coordinator import BrokerQueues, Coordinator, Form
 from broker.protocol.versions import ApiKey
-from broker.transactions._broker_queues import BrokerQueues, Form
 from broker.transactions._core import MarkersWritten, Settings, TransactionCore
 from broker.types import TRANSACTION_STATE, EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError

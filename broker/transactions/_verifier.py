@@ -19,9 +19,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.coordinator import BrokerQueues, Form
 from broker.coordinator.internal_topics import partition_of
 from broker.protocol.versions import ApiKey
-from broker.transactions._broker_queues import BrokerQueues, Form
 from broker.transactions._core import AddPartitions
 from broker.types import TRANSACTION_STATE, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError

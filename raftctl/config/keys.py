@@ -177,6 +177,12 @@ class MetricsKeys(Section):
         at_least=0,
         at_most=1_000_000,
     )
+    metrics_group_lag_interval_ms: int = _key(
+        10_000,
+        "How often a broker works out the lag of the groups that it coordinates, for `/metrics`. "
+        "0: never. Ours.",
+        at_least=0,
+    )
 
 
 class QuorumKeys(Section):

@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from broker.apis.handler import MetadataCache
+from broker.coordinator._broker_queues import WAITING_MAX, BrokerQueues, Form
 from broker.protocol import codec
 from broker.replication.fetcher import Connector
 from broker.transactions import TransactionState
-from broker.transactions._broker_queues import WAITING_MAX, BrokerQueues, Form
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import Endpoint, PartitionChangeRecord, RegisterBrokerRecord
