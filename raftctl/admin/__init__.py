@@ -4,6 +4,7 @@
 is on the controllers' listener beside `/rpc`. It is read-only and answers from what its node knows
 now: the core's status, the newest committed image, the state hashes. `ControllerMetrics` has what
 an image says of the cluster.
+`Readiness` says whether a node serves, and by which `Problem` it does not.
 `PartitionCounts` keeps the counts of partitions up to date from deltas, so a request never
 walks over all partitions.
 
@@ -12,8 +13,7 @@ or block the event loop: long answers are made in slices.
 
 Invariants:
 
-- A controller is ready when it knows a leader and the loader has caught up; a broker when clients
-  find it in the image, not fenced.
+- A node that was ready does not go back and forth: see `Readiness`.
 - Passwords never leave: SCRAM records are served without salt and keys.
 - `PROVENANCE_HEADER` names offset, epoch and timestamp of the image that an answer shows.
 """
@@ -22,6 +22,7 @@ from raftctl.admin._admin_api import METADATA_PATH, PROVENANCE_HEADER, AdminApi
 from raftctl.admin._controller_metrics import ControllerMetrics, EventTimes
 from raftctl.admin._health_api import HealthApi
 from raftctl.admin._partition_counts import PartitionCounts
+from raftctl.admin._readiness import Problem, Readiness
 
 __all__ = [
     "METADATA_PATH",
@@ -31,4 +32,6 @@ __all__ = [
     "EventTimes",
     "HealthApi",
     "PartitionCounts",
+    "Problem",
+    "Readiness",
 ]

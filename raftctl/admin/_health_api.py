@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from raftctl.admin._readiness import Readiness
     from raftctl.metrics import Metrics
 
 
 class HealthApi:
     """Answers for one node, of whatever role."""
 
-    def __init__(self, metrics: Metrics, is_ready: Callable[[], bool]) -> None:
-        """`is_ready` says whether the node serves those whom it is for."""
+    def __init__(self, metrics: Metrics, readiness: Readiness) -> None:
+        """`readiness` says whether the node serves those whom it is for."""
         self._metrics = metrics
-        self._is_ready = is_ready
+        self._readiness = readiness
+        metrics.keep(readiness)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes for the node's application."""
@@ -34,8 +34,13 @@ class HealthApi:
         return web.json_response({"alive": True})
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        ready = self._is_ready()
-        return web.json_response({"ready": ready}, status=200 if ready else 503)
+        """200 if the node serves; else 503, with each reason."""
+        problems = await self._readiness.problems()
+        document = {
+            "ready": not problems,
+            "problems": [{"name": one.name, "message": one.message} for one in problems],
+        }
+        return web.json_response(document, status=503 if problems else 200)
 
     async def _scrape(self, request: web.Request) -> web.StreamResponse:
         """The metrics in Prometheus' text format, a family at a time."""

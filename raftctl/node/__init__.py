@@ -5,6 +5,7 @@
     screen               what a client may have done of a request that a broker forwards
     _http_listener       what stands before handlers of HTTP: TLS, logins, rules
     _http_access         who may ask what of a controller over HTTP
+    _health_checks       what keeps a node from being ready
     _process_metrics     what the node's process uses, how late its event loop is
     _logins              logins of nodes and clients at a controller by SASL
     _registrations       registers a broker or controller, sends heartbeats, runs the plug-in

@@ -16,6 +16,14 @@ from aiohttp import web
 
 from raftctl.admin import AdminApi, ControllerMetrics, HealthApi, PartitionCounts
 from raftctl.console import Console
+from raftctl.admin import (
+    AdminApi,
+    ControllerMetrics,
+    HealthApi,
+    PartitionCounts,
+    Problem,
+    Readiness,
+)
 from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
@@ -27,6 +35,11 @@ from raftctl.metadata.requests import ControllerRequest
 from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.metrics import Metrics
 from raftctl.node._controller_service import ControllerService
+from raftctl.node._health_checks import (
+    problems_of_broker,
+    problems_of_replica,
+    replicas_out_of_sync,
+)
 from raftctl.node._http_access import requester_of
 from raftctl.node._http_listener import HttpListener, scram_credentials
 from raftctl.node._http_requests import number_requests
@@ -56,6 +69,8 @@ from raftctl.storage import load_first_records
 from raftctl.tracing import RequestIds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from raftctl.config import NodeConfig
     from raftctl.config.addresses import Listener
     from raftctl.plugins import Broker
@@ -99,6 +114,8 @@ class Node:
         self.loader: MetadataLoader | None = None
         self.service: ControllerService | None = None
         self._runner: BrokerRunner | None = None
+        self._has_session: Callable[[], bool] = lambda: False
+        """Whether the broker of this node has one with the controller."""
         self.hashes = StateHashes(runtime)
         self.authorizer: Authorizer | None = None
         """Of the controller and of the broker. None where everybody may do everything."""
@@ -167,6 +184,7 @@ class Node:
             controller = self._controller_client(driver, peers)
             self._start_broker(plugin, replica, driver, loader, controller)
             await self._serve_http(replica, loader, console)
+            await self._serve_health(replica, driver, loader)
         process = ProcessMetrics(runtime.usage, runtime.idle_s, self.metrics)
         process.start()
         self._cleanup.callback(process.stop)
@@ -380,7 +398,7 @@ class Node:
             hashes=self.hashes,
             counts=counts,
         )
-        health = HealthApi(self.metrics, lambda: driver.leader_id >= 0 and loader.caught_up)
+        health = HealthApi(self.metrics, self._readiness(driver, loader))
         ControllerMetrics(driver, loader, counts, service.times, self.metrics)
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         number_requests(app, self._request_ids)
@@ -479,6 +497,7 @@ class Node:
             runtime=self._runtime,
             fail=self._fail,
         )
+        self._has_session = lifecycle.has_session
         self.broker = broker = plugin(
             BrokerContext(
                 config=config,
@@ -503,18 +522,35 @@ class Node:
     async def _serve_http(self, replica: Replica, loader: MetadataLoader, console: Console) -> None:
         """Serve signs of life, metrics and the console where a broker has a listener for them."""
         address, node_id = self.config.http_listener, self.config.node_id
+    def _readiness(self, driver: RaftDriver, loader: MetadataLoader) -> Readiness:
+        """What says whether this node serves, in all its roles."""
+        node_id, is_broker = self.config.node_id, self.config.is_broker
+
+        def look() -> list[Problem]:
+            found = problems_of_replica(driver, loader)
+            if is_broker:
+                found += problems_of_broker(node_id, loader.image, self._has_session)
+            return found
+
+        async def look_before() -> list[Problem]:
+            return await replicas_out_of_sync(node_id, loader.image) if is_broker else []
+
+        return Readiness(look, asyncio.get_running_loop().time, look_before)
+
+    async def _serve_health(
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader
+    ) -> None:
+        """Serve signs of life and metrics where a broker has a listener for them."""
+        address = self.config.http_listener
         if address is None:
             return
-
-        def is_ready() -> bool:
-            broker = loader.image.brokers.get(node_id)
-            return loader.caught_up and broker is not None and not broker.fenced
-
         listener = await self._http_listener(address, replica, loader, (b"", 0))
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         number_requests(app, self._request_ids)
         app.add_routes(HealthApi(self.metrics, is_ready).routes())
         console.mount(app)
+        app = web.Application(middlewares=listener.middlewares)
+        app.add_routes(HealthApi(self.metrics, self._readiness(driver, loader)).routes())
         runner, port = await start_http(
             app, address.host, address.port, key="http.listener", wrap=listener.wrap
         )

@@ -97,7 +97,10 @@ def test_rules_hold_for_the_metrics_of_a_broker(world: World) -> None:
     async def story(operator: Operator) -> None:
         await operator.leader()
         await asyncio.sleep(15)
-        assert await operator.get("broker-1", "/readyz") == (200, {"ready": True})
+        assert await operator.get("broker-1", "/readyz") == (
+            200,
+            {"ready": True, "problems": []},
+        )
         status, document = await operator.get("broker-1", "/metrics")
         assert (status, document["error"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
         response = await operator.ask(CreateAclsRequest((anonymous,), ALICE))

@@ -318,12 +318,14 @@ def test_a_controller_says_how_it_is(world: World) -> None:
     async def story(operator: Operator) -> None:
         await asyncio.sleep(1)
         assert await operator.get("controller-101", "/healthz") == (200, {"alive": True})
-        assert await operator.get("controller-101", "/readyz") == (503, {"ready": False})
+        status_code, answer = await operator.get("controller-101", "/readyz")
+        assert (status_code, answer["ready"]) == (503, False)
+        assert [one["name"] for one in answer["problems"]] == ["no_leader", "behind"]
         cluster.start("controller-102")
         await operator.leader()
         await asyncio.sleep(1)
         for name in ("controller-101", "controller-102"):
-            assert await operator.get(name, "/readyz") == (200, {"ready": True})
+            assert await operator.get(name, "/readyz") == (200, {"ready": True, "problems": []})
             assert await operator.get(name, "/livez") == (200, {"alive": True})
         statuses = await operator.statuses()
         leader = await operator.leader()
@@ -377,10 +379,12 @@ def test_a_broker_is_ready_once_it_is_not_fenced_and_serves_its_metrics(world: W
     async def story(operator: Operator) -> None:
         await asyncio.sleep(5)
         assert await operator.get("broker-1", "/livez") == (200, {"alive": True})
-        assert await operator.get("broker-1", "/readyz") == (503, {"ready": False})
+        status, answer = await operator.get("broker-1", "/readyz")
+        assert (status, answer["ready"]) == (503, False)
+        assert {one["name"] for one in answer["problems"]} >= {"no_leader", "not_registered"}
         cluster.start("controller-101")
         await asyncio.sleep(15)
-        assert await operator.get("broker-1", "/readyz") == (200, {"ready": True})
+        assert await operator.get("broker-1", "/readyz") == (200, {"ready": True, "problems": []})
         reader, writer = await asyncio.open_connection("broker-1", BROKER_PORT)
         writer.write(struct.pack(">ihhih", 10, 18, 0, 1, -1))  # ApiVersions
         size, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
