@@ -65,7 +65,6 @@ def _variable(name: str, query: str) -> dict[str, Any]:
         "label": name.capitalize(),
         "type": "query",
         "datasource": _SOURCE,
-        "definition": query,
         "query": {"query": query, "refId": name},
         "refresh": 2,
         "sort": 1,

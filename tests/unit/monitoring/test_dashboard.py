@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.monitoring.dashboard import document
 from tests.monitoring.panels import WIDTH, panels
@@ -31,6 +35,24 @@ def test_a_legend_names_labels_that_its_series_have() -> None:
             named = {part.partition("}}")[0] for part in query.legend.split("{{")[1:]}
             assert named <= given, query
             assert all(f"{label}" in query.expression.partition(" by ")[2] for label in named)
+
+
+@pytest.mark.req("O5")
+def test_the_classes_of_grafana_know_all_of_the_document() -> None:
+    """A key that Grafana does not know would be lost on the way through its own classes."""
+    plugins.register_default_plugins()
+    known = Dashboard.from_json(document())
+    assert contains(json.loads(JSONEncoder().encode(known)), document())
+
+
+def contains(whole: Any, part: Any) -> bool:
+    """Whether a document has all keys and values of another."""
+    if isinstance(part, dict):
+        return all(key in whole and contains(whole[key], value) for key, value in part.items())
+    if isinstance(part, list):
+        pairs = zip(whole, part, strict=True)
+        return all(contains(one, other) for one, other in pairs)
+    return bool(whole == part)
 
 
 @pytest.mark.req("O5")
