@@ -50,8 +50,10 @@ def shown(folder: Path, prometheus: Prometheus) -> Iterator[Shown]:
                 break
         if len(values) == len(queried):
             for panel in _panels(board["panels"]):
+                # Rows have targets without expressions.
                 for target in panel.get("targets", ()):
-                    yield Shown(name, panel["title"], _filled(target["expr"], values))
+                    if "expr" in target:
+                        yield Shown(name, panel["title"], _filled(target["expr"], values))
 
 
 def rules(folder: Path) -> dict[str, str]:

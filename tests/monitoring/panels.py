@@ -179,7 +179,7 @@ ROWS = (
                     f"topk(10, max by (request) ({_some(f'{_REQUESTS}_totaltimems', _P99)}))",
                     "{{request}}",
                 ),
-                says="FETCH and JOIN_GROUP wait on purpose, for records and for other members.",
+                says="Fetches wait on purpose for records, and members that join for others.",
             ),
             _graph(
                 "Where a request's time goes, mean",

@@ -21,11 +21,13 @@ from tests.integration.clusters import running_cluster, wait_until
 from tests.monitoring import alerts, boards, strimzi
 from tests.monitoring.panels import panels
 from tests.monitoring.prometheus import Prometheus, running_prometheus
-from tests.monitoring.promql import AWAITED, selectors
+from tests.monitoring.promql import AWAITED, OF_PROMETHEUS, selectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from raftctl.localcluster.layout import LocalNode
 
 
 pytestmark = [pytest.mark.xdist_group("prometheus"), pytest.mark.timeout(180)]
@@ -185,6 +187,20 @@ def test_every_panel_of_strimzi_has_data(watched: Watched, dashboards: Path | No
     wait_for_data(prometheus, lambda: list(boards.shown(dashboards, prometheus)))
 
 
+@pytest.mark.req("O5")
+def test_the_table_has_every_series_that_strimzi_reads(
+    watched: Watched, dashboards: Path | None
+) -> None:
+    if dashboards is None:
+        pytest.skip("needs the dashboards of Strimzi: --dashboards=DIR")
+    known = {need.series for needs in strimzi.NEEDS.values() for need in needs}
+    expressions = [one.expression for one in boards.shown(dashboards, watched.prometheus)]
+    alarms = watched.prometheus.expressions_of_alerts().items()
+    expressions += [text for (group, _), text in alarms if group != "raftctl"]
+    read = {one.name for expression in expressions for one in selectors(expression)}
+    assert read - known <= OF_PROMETHEUS
+
+
 @pytest.mark.req("O5", "N4")
 def test_every_series_that_alerts_read_is_there(watched: Watched) -> None:
     prometheus = watched.prometheus
@@ -215,18 +231,37 @@ def test_alerts_fire_while_a_broker_is_down_and_clear(
             ("kafka", "OfflinePartitions"),
             ("kafka-exporter-topic", "UnderReplicatedPartition"),
         }
-    wait_until(lambda: not expected & prometheus.firing(), "no alert before the fault", DATA_S)
     topics = AdminClient({"bootstrap.servers": cluster.layout.bootstrap}).list_topics(ALONE, 30)
     victim = cluster.layout.node(topics.topics[ALONE].partitions[0].leader)
-    cluster.kill(victim)
+    with firing(watched, expected, [victim]):
+        assert f"{victim.http_address} cannot be scraped" in prometheus.summaries()
+        assert all("<no value>" not in summary for summary in prometheus.summaries())
+
+
+@pytest.mark.req("O5")
+def test_alerts_fire_while_a_majority_of_voters_is_down_and_clear(watched: Watched) -> None:
+    expected = {("raftctl", "NoActiveController"), ("raftctl", "QuorumWithoutLeader")}
+    with firing(watched, expected, watched.cluster.layout.controllers[:2]):
+        pass
+
+
+@contextlib.contextmanager
+def firing(
+    watched: Watched, expected: set[tuple[str, str]], victims: Sequence[LocalNode]
+) -> Iterator[None]:
+    """Kills nodes until alerts fire, then starts them until the alerts have cleared."""
+    cluster, prometheus = watched.cluster, watched.prometheus
+    wait_until(lambda: not expected & prometheus.firing(), "no alert before the fault", DATA_S)
+    for victim in victims:
+        cluster.kill(victim)
     wait_until(
         lambda: expected <= prometheus.firing(),
         lambda: f"{expected - prometheus.firing()} fire",
         FIRES_S,
     )
-    assert f"{victim.http_address} cannot be scraped" in prometheus.summaries()
-    assert all("<no value>" not in summary for summary in prometheus.summaries())
-    cluster.start(victim)
+    yield
+    for victim in victims:
+        cluster.start(victim)
     wait_until(
         lambda: not expected & prometheus.firing(),
         lambda: f"{expected & prometheus.firing()} clear",
