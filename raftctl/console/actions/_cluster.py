@@ -18,6 +18,7 @@ from raftctl.console.brokers import TRANSACTION_KEY, Partition, check
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.http_json import BadFieldError
 from raftctl.integers import LONG_MAX
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.plugins import ANY_BROKER
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def abort_transaction(acting: Acting, fields: Fields) -> Plan:
 
 async def _producer_of(acting: Acting, transactional_id: str) -> int:
     brokers, requester = acting.brokers, acting.requester
+    acting.rights.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     coordinator = await brokers.coordinator(requester, TRANSACTION_KEY, transactional_id)
     if coordinator is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)

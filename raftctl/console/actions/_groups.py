@@ -9,6 +9,7 @@ from raftctl.console.brokers import EARLIEST, GROUP_KEY, LATEST, Partition, chec
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.http_json import BadFieldError
 from raftctl.integers import LONG_MAX
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.offset_resets import Ends, Reset, reset_offset
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def _where(text: str) -> Reset:
 
 
 async def _coordinator(acting: Acting, group: str) -> int:
+    acting.rights.require(Operation.DESCRIBE, ResourceType.GROUP, group)
     found = await acting.brokers.coordinator(acting.requester, GROUP_KEY, group)
     if found is None:
         raise no_group(group)

@@ -10,6 +10,7 @@ from raftctl.console.brokers._brokers import GROUP_KEY, Partition, check, error_
 from raftctl.console.brokers._recent import Recent
 from raftctl.console.http import Table
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -84,6 +85,7 @@ class GroupViews:
         """Return one group: members with their partitions, committed offsets with their lag."""
         asked.fields.end()
         requester, name = asked.requester, asked.named["group"]
+        asked.rights.require(Operation.DESCRIBE, ResourceType.GROUP, name)
         coordinator = await self._brokers.coordinator(requester, GROUP_KEY, name)
         if coordinator is None:
             raise no_group(name)

@@ -83,6 +83,7 @@ class TransactionViews:
         """Return one transactional id, with the partitions of its open transaction."""
         asked.fields.end()
         requester, name = asked.requester, asked.named["id"]
+        asked.rights.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
         coordinator = await self._brokers.coordinator(requester, TRANSACTION_KEY, name)
         absent = KafkaError(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {name:.100}"
