@@ -17,8 +17,8 @@ Invariants:
 - Whatever a viewer can make grow is bounded: rows by window, streams by number, bodies by size.
 - A node whose console nobody opens spends nothing on it.
 
-Sources: `docs/decisions/0026-console.md`; KIP-430 (what a requester may do), KIP-590 (acting for a
-requester).
+Sources: `docs/decisions/0026-console-on-every-node.md`; KIP-430 (what a requester may do), KIP-590
+(acting for a requester).
 """
 
 from raftctl.console._console import Console

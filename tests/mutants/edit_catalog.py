@@ -7,6 +7,7 @@ from tests.mutants import (
     authorization_edits,
     broker_edits,
     configuration_edits,
+    console_edits,
     controller_edits,
     controller_invariant_edits,
     coordinator_edits,
@@ -52,6 +53,7 @@ EDITS = (
     *tls_edits.EDITS,
     *token_edits.EDITS,
     *http_edits.EDITS,
+    *console_edits.EDITS,
     *harness_edits.EDITS,
     *hostile_edits.EDITS,
 )

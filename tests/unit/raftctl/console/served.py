@@ -158,7 +158,7 @@ class Served:
             client=client or FakeBrokers(),
             authorizer=authorizer,
             identify=_who,
-            fail=_raise,
+            fail=fails,
         )
         if authorizer is not None:
             self.loader.add_publisher(authorizer)
@@ -238,7 +238,8 @@ def _who(request: web.Request) -> Requester:
     return Requester(ANONYMOUS, "127.0.0.1") if named is None else requester(named)
 
 
-def _raise(error: BaseException) -> None:
+def fails(error: BaseException) -> None:
+    """Fail the test."""
     raise error
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import tomllib
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raftctl.console.http import PageFiles
-from tests.unit.raftctl.console.served import partition, serving, topic
+from tests.unit.raftctl.console.fake_brokers import FakeBrokers
+from tests.unit.raftctl.console.served import broker, partition, serving, topic
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE_BYTES_MAX = 150_000
@@ -104,3 +107,58 @@ async def test_a_script_comes_back_as_json() -> None:
         answer = await served.ask("/console/api/topics", params={"sort": script})
         assert (answer.status, answer.document["field"]) == (400, "sort")
         assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+
+
+ACTION = "/console/api/actions/delete-topic"
+OWN = {"X-Raftctl-Console": "1"}
+
+
+@pytest.mark.req("W3")
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ({"json": {"name": "orders"}}, "X-Raftctl-Console"),
+        ({"json": {"name": "orders"}, "headers": {"X-Raftctl-Console": "0"}}, "X-Raftctl-Console"),
+        ({"data": {"name": "orders"}, "headers": OWN}, "Content-Type"),
+        ({"data": b'{"name": "orders"}', "headers": OWN}, "Content-Type"),
+        (
+            {"data": b'{"name": "orders"}', "headers": {**OWN, "Content-Type": "text/plain"}},
+            "Content-Type",
+        ),
+        ({"data": b"[1]", "headers": {**OWN, "Content-Type": "application/json"}}, "body"),
+        ({"data": b"{", "headers": {**OWN, "Content-Type": "application/json"}}, "body"),
+        (
+            {"data": b"[" * 100_000, "headers": {**OWN, "Content-Type": "application/json"}},
+            "body",
+        ),
+    ],
+)
+async def test_what_no_page_of_ours_sends_is_not_done(sent: dict[str, Any], field: str) -> None:
+    """A form, or a page of another site, can send no header of its own and no JSON."""
+    brokers = FakeBrokers()
+    async with serving(client=brokers) as served:
+        served.commit(*broker(1), *topic("orders", partition(1)))
+        answer = await served.ask(ACTION, method="POST", **sent)
+        assert (answer.status, answer.document["field"]) == (400, field)
+        assert brokers.asked == []
+
+
+@pytest.mark.req("W3")
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+async def test_nothing_is_done_but_by_post(method: str) -> None:
+    """A link or a picture of another site is a GET; a browser asks with OPTIONS first."""
+    brokers = FakeBrokers()
+    async with serving(client=brokers) as served:
+        answer = await served.ask(f"{ACTION}?name=orders", method=method, headers=OWN)
+        assert answer.status == 404
+        assert "Access-Control-Allow-Origin" not in answer.headers
+        assert brokers.asked == []
+
+
+@pytest.mark.req("W3")
+async def test_a_body_is_bounded() -> None:
+    async with serving() as served:
+        headers = {**OWN, "Content-Type": "application/json"}
+        body = b'{"name": "' + b"x" * 2_000_000 + b'"}'
+        answer = await served.ask(ACTION, method="POST", data=io.BytesIO(body), headers=headers)
+        assert (answer.status, answer.document["error"]) == (413, "MESSAGE_TOO_LARGE")
