@@ -33,9 +33,9 @@ fmt: setup
 check: setup
 	$(MAKE) -j 2 check-types check-rules
 
-# All tests but those of other projects' clients and suites. HISTORIES=DIR also judges real histories with known verdicts.
+# All tests but those of other projects' clients and suites, and those of the console in browsers. HISTORIES=DIR also judges real histories with known verdicts.
 test: setup
-	$(PYTEST) --dist loadfile --no-loadscope-reorder tests --ignore=tests/howtos --ignore=tests/peers --ignore=tests/suites $(if $(HISTORIES),--histories=$(HISTORIES))
+	$(PYTEST) --dist loadfile --no-loadscope-reorder tests --ignore=tests/howtos --ignore=tests/peers --ignore=tests/suites --ignore=tests/console $(if $(HISTORIES),--histories=$(HISTORIES))
 
 # The unit tests that are fast, in less than a minute; tests/unit/conftest.py names those that are not.
 test-unit: setup

@@ -62,6 +62,16 @@ RUNS: dict[str, Run] = {
         "minutes",
         "pytest -q -n 2 --dist worksteal -o faulthandler_timeout=300 tests/howtos",
     ),
+    "test-console": run(
+        "the console in Chromium and Firefox: views, actions, axe, scale; on a real cluster too",
+        "10 min",
+        "pytest -q -o faulthandler_timeout=300 tests/console",
+    ),
+    "screenshots": run(
+        "the pictures of the console in docs/images/console, by Chromium",
+        "1 min",
+        "python -m tests.console.screenshots",
+    ),
     "test-suites": run(
         "the test suites of other projects, on our brokers",
         "32 min",

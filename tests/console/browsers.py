@@ -51,7 +51,8 @@ for (const name of ["alert", "confirm", "prompt"]) window[name] = () => { window
 """Runs before each page: what a hostile name would do if it were taken for script."""
 _CENTRE = """(() => {
   const all = [...document.querySelectorAll(%s)].filter((one) => one.checkVisibility());
-  const one = all.find((each) => %s === "" || each.textContent.trim() === %s);
+  const one = all.find((each) => each.textContent.trim() === %s)
+    ?? all.find((each) => each.textContent.trim().startsWith(%s));
   if (!one) return null;
   one.scrollIntoView({block: "center", behavior: "instant"});
   const box = one.getBoundingClientRect();
@@ -157,7 +158,7 @@ class Page(ABC):
         await self.wait(f"({inside} ?? '').includes({json.dumps(text)})", timeout_s)
 
     async def click(self, selector: str, text: str = "") -> None:
-        """Click the first visible element of a selector, if given with exactly this text."""
+        """Click the first visible element of a selector whose text is, or begins with, this one."""
         find = _CENTRE % (json.dumps(selector), json.dumps(text), json.dumps(text))
         x, y = await self.wait(find)
         await self.mouse(x, y)

@@ -332,7 +332,7 @@ def transaction_row(name: str, place: int, hanging: bool = False) -> dict[str, A
         "transactional_id": name,
         "producer_id": 4000 + place,
         "epoch": place,
-        "state": "Ongoing" if hanging or place % 2 else "CompleteCommit",
+        "state": "Hanging" if hanging else "Ongoing" if place % 2 else "CompleteCommit",
         "coordinator": BROKERS[place % 3],
         "started_ms": now_ms() - (4_000_000 if hanging else 1_200),
         "timeout_ms": 60_000,
@@ -438,7 +438,9 @@ def troubled() -> World:
     for row in world.topics[:5]:
         row["under_replicated"] = row["partitions"]
     world.topics[2] |= {"offline": 2, "under_min_isr": 2}
-    world.transactions.append(transaction_row("billing-run", 9, hanging=True))
+    hanging = {"transactional_id": None, "topic": "payments", "partition": 2}
+    row = transaction_row("", 9, hanging=True)
+    world.transactions.insert(0, {**row, **hanging, "start_offset": 1_204_311})
     world.reassignments = [
         {
             "topic": "orders",
@@ -471,9 +473,9 @@ def troubled() -> World:
     problem(
         "warning",
         "Holds up readers of committed records for longer than its timeout:",
-        "`raftctl transactions abort billing-run` when its producer is gone",
-        "transaction",
-        "billing-run",
+        "`raftctl transactions abort --topic payments --partition 2` when its producer is gone",
+        "topic",
+        "payments",
     )
     problem("warning", "One of three replicas is out of sync:", start, "topic", "orders")
     return world

@@ -75,7 +75,7 @@ export function acls(view) {
     { name: "permission", width: "6.6rem", cell: (row) => h("span", { class: `permission ${String(row.permission).toLowerCase()}` }, row.permission) },
     { name: "operation", width: "minmax(7rem, 1fr)" },
     { name: "resource_type", title: "resource", width: "minmax(6rem, .8fr)" },
-    { name: "resource_name", title: "name", width: "minmax(8rem, 1.6fr)", cell: (row) => h("bdi", null, visible(row.resource_name), row.pattern_type === "PREFIXED" ? "…" : "") },
+    { name: "resource_name", title: "name", width: "minmax(8rem, 1.6fr)", cell: (row) => h("bdi", null, visible(row.resource_name)) },
     { name: "pattern_type", title: "pattern", hide: 2, width: "6rem" },
     { name: "host", hide: 1, width: "minmax(5rem, .6fr)" },
     { name: "delete", title: "", sort: false, width: "5.4rem", cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Delete the rule of ${row.principal} on ${row.resource_name}`, on: { click: () => deleteAcl(row, () => table.refresh()) } }, "Delete") },

@@ -225,10 +225,10 @@ export function abortTransaction(row, done) {
     title: "Abort a transaction",
     button: "Abort transaction",
     action: "abort-transaction",
-    lead: `${row.transactional_id}, producer ${row.producer_id}, epoch ${row.epoch}`,
+    lead: `${row.transactional_id ?? `${row.topic}-${row.partition}`}, producer ${row.producer_id}`,
     consequences: "Its records become invisible to consumers that read committed ones. A producer that still runs is fenced.",
-    confirm: row.transactional_id,
-    body: () => ({ transactional_id: row.transactional_id, topic: null, partition: null }),
+    confirm: row.transactional_id ?? row.topic,
+    body: () => (row.transactional_id === null ? { topic: row.topic, partition: row.partition } : { transactional_id: row.transactional_id }),
     done,
   });
 }

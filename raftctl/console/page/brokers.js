@@ -88,8 +88,8 @@ export function reassignments(view) {
   const columns = [
     { name: "topic", width: "minmax(8rem, 2fr)", cell: (row) => h("a", { href: `${href("topics", row.topic)}?tab=partitions` }, row.topic) },
     { name: "partition", title: "partition", number: true },
-    { name: "progress", width: "minmax(7rem, 1fr)", cell: (row) => progress(row.progress) },
-    { name: "adding", sort: false, cell: (row) => list(row.adding) },
+    { name: "progress", width: "minmax(7rem, 1fr)", phone: "7.4rem", cell: (row) => progress(row.progress) },
+    { name: "adding", hide: 1, sort: false, cell: (row) => list(row.adding) },
     { name: "removing", sort: false, hide: 1, cell: (row) => list(row.removing) },
     { name: "replicas", sort: false, hide: 1, cell: (row) => list(row.replicas) },
     { name: "isr", title: "ISR", sort: false, hide: 2, cell: (row) => list(row.isr) },

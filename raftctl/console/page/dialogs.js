@@ -69,15 +69,20 @@ export function openAction({ title, action, lead, consequences, fields = [], bod
     if (check) check.disabled = busy;
   }
 
+  // "configs.KEY" and "partitions[0].replicas" belong to a field of the dialog, "set.KEY" to its value.
+  function placeOf(field) {
+    const parts = String(field ?? "").split(/[.[\]]+/);
+    return [field, parts[0], parts.at(-1), parts[0] === "set" ? "value" : null].find((name) => slots.has(name)) ?? null;
+  }
+
   function show() {
     for (const [name, slot] of slots) {
-      const mine = failed.field !== null && (failed.field === name || failed.field.startsWith(`${name}.`));
+      const mine = failed.field === name;
       renew(slot, mine ? failed.message : "");
       controls.get(name).setAttribute("aria-invalid", String(mine));
       if (mine) controls.get(name).focus();
     }
-    const placed = [...slots.keys()].some((name) => failed.field === name || failed.field?.startsWith(`${name}.`));
-    renew(problem, placed ? "" : failed.message || checked);
+    renew(problem, failed.field !== null ? "" : failed.message || checked);
     problem.classList.toggle("passed", !failed.message && Boolean(checked));
   }
 
@@ -112,7 +117,7 @@ export function openAction({ title, action, lead, consequences, fields = [], bod
         return;
       }
     } catch (error) {
-      Object.assign(failed, { message: error instanceof Refused ? error.message : "The node does not answer.", field: error.field ?? null });
+      Object.assign(failed, { message: error instanceof Refused ? error.message : "The node does not answer.", field: placeOf(error.field) });
     } finally {
       busy = false;
       ready();

@@ -20,7 +20,7 @@ export function groups(view) {
     { name: "state", width: "minmax(8rem, 1fr)", phone: "minmax(6rem, 1fr)", cell: (row) => state(row.state) },
     { name: "type", hide: 1 },
     { name: "protocol", hide: 2 },
-    { name: "members", number: true, width: "5.6rem", hide: 1 },
+    { name: "members", number: true, sort: false, width: "5.6rem", hide: 1 },
     { name: "coordinator", number: true, width: "6.6rem", hide: 2 },
     { name: "lag", number: true, width: "6rem", phone: "4rem", sort: false },
   ];
@@ -53,7 +53,7 @@ export function group(view, name) {
         facts([
           ["state", state(row.state)],
           ["type", row.type ?? "–"],
-          ["members", count(row.members?.length)],
+          ["members", count(row.member_count ?? row.members?.length)],
           ["lag", count(lag)],
           ["coordinator", row.coordinator === null || row.coordinator === undefined ? "–" : h("a", { href: href("brokers", row.coordinator) }, `broker ${row.coordinator}`)],
           row.epoch === null || row.epoch === undefined ? null : ["epoch", count(row.epoch)],
@@ -85,11 +85,11 @@ export function group(view, name) {
             { name: "owner", title: "client id", cell: (one) => visible(owner.get(`${one.topic} ${one.partition}`)?.client_id ?? "–") },
             { name: "metadata", wrap: true, cell: (one) => (one.metadata ? h("bdi", null, visible(one.metadata)) : "–") },
           ],
-          (row.offsets ?? []).slice(0, 1000),
+          row.offsets ?? [],
           (one) => `${one.topic} ${one.partition}`,
           "The group has committed no offset.",
         ),
-        (row.offsets?.length ?? 0) > 1000 ? h("p", { class: "note" }, `The first 1,000 of ${count(row.offsets.length)} partitions.`) : null,
+        row.offset_count > (row.offsets?.length ?? 0) ? h("p", { class: "note" }, `${count(row.offsets.length)} of ${count(row.offset_count)} partitions.`) : null,
       ];
     },
   });
@@ -113,7 +113,13 @@ export function ranges(numbers) {
 }
 
 function transactionState(row) {
-  return row.hanging ? status("error", `hanging, ${row.state}`) : state(row.state);
+  return row.hanging ? status("error", row.state) : state(row.state);
+}
+
+// One that hangs is known by its producer and the partition that it holds up: no coordinator knows its id.
+function transactionName(row) {
+  if (row.transactional_id !== null) return h("a", { href: href("transactions", row.transactional_id) }, h("bdi", null, visible(row.transactional_id)));
+  return h("a", { href: `${href("topics", row.topic)}?tab=messages&partition=${row.partition}&from=${row.start_offset}` }, `${row.topic}-${row.partition}, from offset ${count(row.start_offset)}`);
 }
 
 function age(row) {
@@ -124,22 +130,23 @@ export function transactions(view) {
   view.title("Transactions", { lead: "One that hangs keeps consumers of committed records from going on; abort it when its producer is gone." });
   let table = null;
   const columns = [
-    { name: "transactional_id", title: "transactional id", width: "minmax(10rem, 2fr)", phone: "minmax(7rem, 1.4fr)", cell: (row) => h("a", { href: href("transactions", row.transactional_id) }, h("bdi", null, visible(row.transactional_id))) },
+    { name: "transactional_id", title: "transactional id", width: "minmax(10rem, 2fr)", phone: "minmax(7rem, 1.4fr)", cell: transactionName },
     { name: "state", width: "minmax(9rem, 1fr)", phone: "minmax(7rem, 1fr)", cell: transactionState },
-    { name: "started_ms", title: "age", number: true, phone: "4.6rem", cell: age },
-    { name: "timeout_ms", title: "timeout", number: true, hide: 1, cell: (row) => duration(row.timeout_ms) },
+    { name: "started_ms", title: "age", number: true, sort: false, phone: "4.6rem", cell: age },
+    { name: "timeout_ms", title: "timeout", number: true, sort: false, hide: 1, cell: (row) => duration(row.timeout_ms) },
     { name: "producer_id", title: "producer", number: true, hide: 1 },
-    { name: "epoch", number: true, width: "4.6rem", hide: 2 },
-    { name: "partitions", number: true, width: "6rem", hide: 2, cell: (row) => count(Array.isArray(row.partitions) ? row.partitions.length : row.partitions) },
-    { name: "coordinator", number: true, width: "6.6rem", hide: 2 },
+    { name: "epoch", number: true, sort: false, width: "4.6rem", hide: 2 },
+    { name: "partitions", number: true, sort: false, width: "6rem", hide: 2 },
+    { name: "coordinator", number: true, width: "6.6rem", hide: 2, cell: (row) => (row.coordinator === null || row.coordinator < 0 ? "–" : String(row.coordinator)) },
+    { name: "abort", title: "", sort: false, width: "5.4rem", hide: 1, cell: (row) => (row.hanging ? h("button", { type: "button", class: "small", "aria-label": `Abort the transaction of producer ${row.producer_id}`, on: { click: () => abortTransaction(row, () => table.refresh()) } }, "Abort") : "") },
   ];
   const tools = view.filter("Filter transactions", () => table);
   table = view.table({
     path: ["transactions"],
     columns,
     caption: "Transactions",
-    key: (row) => row.transactional_id,
-    sort: "transactional_id",
+    key: (row) => `${row.transactional_id} ${row.producer_id} ${row.topic} ${row.partition}`,
+    sort: "-hanging",
     empty: "No producer has a transactional id.",
     live: () => false,
     poll: 1000,

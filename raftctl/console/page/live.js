@@ -2,6 +2,7 @@
 
 const RETRY_MIN_MS = 500;
 const RETRY_MAX_MS = 15000;
+const LONG_MS = 600000;
 
 export class Live {
   constructor() {
@@ -36,6 +37,13 @@ export class Live {
     source.onerror = () => {
       source.close();
       if (this.source !== source) return;
+      // The node ends a stream after an hour, so that a login is looked at again: that is no loss yet.
+      const ended = this.state === "connected" && Date.now() - this.since > LONG_MS;
+      this.since = Date.now();
+      if (ended) {
+        this.timer = setTimeout(() => this.connect(), 0);
+        return;
+      }
       this.become("lost");
       this.timer = setTimeout(() => this.connect(), this.retry * (0.75 + Math.random() / 2));
       this.retry = Math.min(this.retry * 2, RETRY_MAX_MS);

@@ -107,6 +107,10 @@ export function browse(view, body, topic) {
   }
 
   function record(row) {
+    if (row.problem || row.control) {
+      const said = row.problem ?? `end of a transaction: ${row.control}`;
+      return h("li", { key: row.offset, class: "record aside" }, h("span", { class: "offset" }, count(row.offset)), h("span", null, said));
+    }
     const open = opened.has(row.offset);
     const toggle = () => {
       if (open) opened.delete(row.offset);

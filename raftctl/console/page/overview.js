@@ -17,6 +17,7 @@ export function overview(view) {
 }
 
 function verdict(seen) {
+  if (seen.offline === null) return unseen();
   const errors = seen.offline > 0 || seen.controller?.id === null || seen.problems.some((one) => one.severity === "error");
   const warnings = seen.problem_count > 0;
   const level = errors ? "error" : warnings ? "warning" : "ok";
@@ -37,6 +38,11 @@ function verdict(seen) {
     shape(level),
     h("div", null, h("strong", null, words), h("p", null, why.length ? why.join(", ") : "Every partition has a leader and all its replicas in sync.")),
   );
+}
+
+// Who may not describe the cluster gets no counts: that is no health.
+function unseen() {
+  return h("section", { class: "verdict unseen", key: "verdict", "aria-label": "Health" }, shape("idle"), h("div", null, h("strong", null, "Health is not shown to you"), h("p", null, "This principal may not DESCRIBE the cluster.")));
 }
 
 function plural(number, word) {
@@ -67,7 +73,7 @@ function wrong(seen) {
   if (!seen.problem_count) return [];
   return [
     h("h2", { key: "wrong" }, "What is wrong now, and what to do"),
-    h("ul", { class: "problems", key: "problems" }, seen.problems.map((one) => item(one, seen.served_ms))),
+    h("ul", { class: "problemlist", key: "problems" }, seen.problems.map((one) => item(one, seen.served_ms))),
     seen.problem_count > seen.problems.length ? h("p", { key: "more" }, h("a", { href: "#/problems" }, `All ${count(seen.problem_count)} problems`)) : null,
   ];
 }
@@ -121,12 +127,12 @@ export function problems(view) {
   let table = null;
   const columns = [
     { name: "severity", width: "7rem", phone: "5.4rem", cell: (row) => status(SEVERITY[row.severity], row.severity) },
-    { name: "what", width: "minmax(12rem, 2fr)", phone: "minmax(9rem, 2fr)", wrap: true, cell: (row) => row.what },
-    { name: "subject", width: "minmax(8rem, 1fr)", phone: "minmax(4rem, 1fr)", sort: false, cell: subject },
+    { name: "what", label: "", width: "minmax(12rem, 2fr)", wrap: true, cell: (row) => row.what },
+    { name: "subject", label: "", width: "minmax(8rem, 1fr)", sort: false, cell: subject },
     { name: "since_ms", title: "for", number: true, hide: 2, cell: (row) => (row.since_ms ? duration(Math.max(0, Date.now() - row.since_ms)) : "–") },
     { name: "do", title: "what to do", width: "minmax(12rem, 2fr)", wrap: true, hide: 2, sort: false, cell: (row) => h("span", null, ...commands(row.do ?? "")) },
   ];
   const tools = view.filter("Filter problems", () => table);
-  table = view.table({ path: ["problems"], columns, caption: "Problems", height: 58, stack: 96, key: (row) => `${row.what} ${row.subject?.kind} ${row.subject?.name} ${row.subject?.partition}`, empty: "Nothing is wrong.", live: () => true, poll: 5000 });
+  table = view.table({ path: ["problems"], columns, caption: "Problems", height: 58, stack: 138, key: (row) => `${row.what} ${row.subject?.kind} ${row.subject?.name} ${row.subject?.partition}`, empty: "Nothing is wrong.", live: () => true, poll: 5000 });
   view.root.append(tools, table.element);
 }

@@ -19,7 +19,7 @@ export function quorum(view) {
       return;
     }
     renew(top, summary(seen), h("h2", { key: "voters" }, "Voters"), replicas("Voters", seen.voters, seen), h("h2", { key: "observers" }, "Observers"), replicas("Observers", seen.observers ?? [], seen));
-    renew(line, h("h2", { key: "h" }, "Elections"), timeline(seen, view.root.clientWidth));
+    renew(line, h("h2", { key: "h" }, "Elections"), timeline(seen, view.root.clientWidth - 26));
     renew(bottom, elections(seen));
   };
   view.listen((kind) => kind === "quorum" && draw());
@@ -76,7 +76,7 @@ function timeline(seen, room) {
   const events = seen.timeline ?? [];
   if (!events.length) return h("p", { class: "note" }, "This node has seen no election since it started.");
   const now = Date.now();
-  const width = Math.max(300, room);
+  const width = Math.max(280, room);
   const left = 58;
   const first = Math.min(events[0].at_ms, now - TIMELINE_MIN_MS);
   const x = (at) => left + ((width - left - 8) * (Math.max(first, at) - first)) / Math.max(1, now - first);
@@ -106,7 +106,7 @@ function timeline(seen, room) {
     const anchor = part === 0 ? "start" : part === 1 ? "end" : "middle";
     return svg("text", { x: x(at), y: height - 6, "text-anchor": anchor, class: "tick" }, part === 1 ? "now" : `${duration(now - at)} ago`);
   });
-  return svg(
+  const picture = svg(
     "svg",
     { class: "timeline", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Elections of the last ${duration(now - first)}: ${events.length} events, listed below` },
     nodes.map((id) => [
@@ -116,6 +116,7 @@ function timeline(seen, room) {
     drawn,
     ticks,
   );
+  return h("figure", null, picture);
 }
 
 function elections(seen) {

@@ -1,6 +1,6 @@
 // A table of any length: the rows in sight are asked from the server, window by window; few are kept.
 
-import { h, renew, count } from "./dom.js";
+import { h, renew, count, shape } from "./dom.js";
 import { ask, Refused } from "./api.js";
 
 const WINDOW = 100;
@@ -66,7 +66,7 @@ export class Table {
           const label = column.title ?? column.name;
           const inside =
             column.sort === false
-              ? h("span", null, label)
+              ? label === "" ? h("span", { class: "hidden" }, "actions") : h("span", null, label)
               : h(
                   "button",
                   { type: "button", class: "sort", on: { click: () => this.sortBy(column, sorted, falling) } },
@@ -156,6 +156,7 @@ export class Table {
       this.windows.delete(number);
       this.windows.set(number, { rows: answer.rows, stale: false });
       while (this.windows.size > WINDOWS_KEPT) this.windows.delete(this.windows.keys().next().value);
+      this.silent = answer.unanswered ?? [];
       this.view.counted?.(answer.total);
     }
     this.draw();
@@ -200,13 +201,18 @@ export class Table {
         node.$height = this.rowHeight;
       }
     });
-    renew(this.note, this.message());
+    renew(this.note, this.silent?.length ? this.unanswered() : null, this.message());
     this.note.classList.toggle("failed", Boolean(this.error));
     this.element.setAttribute("aria-busy", String(this.total === null && !this.error));
     for (let number = (from / WINDOW) | 0; number <= ((Math.max(from, to - 1) / WINDOW) | 0) && this.total; number += 1) {
       const kept = this.windows.get(number);
       if ((!kept || kept.stale) && !this.loading.has(number) && !this.error) this.load(number);
     }
+  }
+
+  // The rows of brokers that did not answer are missing: better said than not seen.
+  unanswered() {
+    return h("span", { class: "unanswered" }, shape("warning"), this.silent.map((one) => `Broker ${one.broker} is not in here: ${one.message} `).join(""));
   }
 
   message() {
@@ -239,7 +245,7 @@ export class Table {
         const shown = column.cell ? column.cell(row) : column.number ? count(row[column.name]) : row[column.name];
         return h(
           "div",
-          { role: "cell", class: `${this.cellClass(column, "td")} live`, "data-label": column.title ?? column.name, title: typeof shown === "string" && shown.length > 12 ? shown : null },
+          { role: "cell", class: `${this.cellClass(column, "td")} live`, "data-label": column.label ?? column.title ?? column.name, title: typeof shown === "string" && shown.length > 12 ? shown : null },
           shown ?? "–",
         );
       }),
@@ -279,7 +285,7 @@ export function plain(caption, columns, rows, key, empty = "None.") {
     h(
       "table",
       { class: "plain" },
-      h("thead", null, h("tr", null, columns.map((column) => h("th", { scope: "col", class: column.number ? "number" : null }, column.title ?? column.name)))),
+      h("thead", null, h("tr", null, columns.map((column) => h("th", { scope: "col", class: column.number ? "number" : null }, column.title === "" ? h("span", { class: "hidden" }, "actions") : (column.title ?? column.name))))),
       h(
         "tbody",
         null,

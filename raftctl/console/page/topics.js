@@ -91,7 +91,8 @@ export function topic(view, name) {
   else {
     const slot = h("div");
     body.append(slot);
-    view.document(["topics", name], { slot, concerns: (event) => event.configs, draw: (row) => configTable("topic", name, row.configs ?? [], view, load) });
+    const again = () => (reload(), load());
+    const reload = view.document(["topics", name], { slot, concerns: (event) => event.configs, draw: (row) => configTable("topic", name, row.configs ?? [], view, again) });
   }
 }
 
@@ -115,16 +116,16 @@ function partitions(view, name) {
     return status("ok", "in sync");
   };
   const columns = [
-    { name: "partition", number: true, width: "5.6rem", phone: "2.6rem", cell: (row) => h("a", { href: `${href("topics", name)}?tab=messages&partition=${row.partition}&from=latest`, title: "messages" }, String(row.partition)) },
-    { name: "isr", title: "state", width: "minmax(10rem, 1fr)", phone: "minmax(8rem, 1fr)", cell: state },
-    { name: "leader", number: true, width: "4.6rem", hide: 1, cell: (row) => (row.leader === null || row.leader < 0 ? "none" : String(row.leader)) },
-    { name: "replicas", title: "replicas, lag", sort: false, width: "minmax(9rem, 1.4fr)", phone: "minmax(5rem, 1fr)", cell: (row) => h("span", { class: "replicas" }, (row.replicas ?? []).map((id) => follower(row, id))) },
-    { name: "elr", title: "ELR", sort: false, width: "4rem", hide: 2, cell: (row) => (row.elr ?? []).join(", ") || "–" },
-    { name: "leader_epoch", title: "epoch", number: true, width: "4.6rem", hide: 2 },
+    { name: "partition", width: "5rem", phone: "2.8rem", cell: (row) => h("a", { href: `${href("topics", name)}?tab=messages&partition=${row.partition}&from=latest`, title: "messages" }, String(row.partition)) },
+    { name: "isr", title: "state", width: "minmax(9.4rem, 1fr)", phone: "minmax(7.4rem, 1fr)", cell: state },
+    { name: "leader", number: true, width: "3.8rem", hide: 1, cell: (row) => (row.leader === null || row.leader < 0 ? "none" : String(row.leader)) },
+    { name: "replicas", title: "replicas, lag", sort: false, width: "minmax(8.6rem, 1.4fr)", phone: "minmax(5rem, 1fr)", cell: (row) => h("span", { class: "replicas" }, (row.replicas ?? []).map((id) => follower(row, id))) },
+    { name: "elr", title: "ELR", sort: false, width: "2.8rem", hide: 2, cell: (row) => (row.elr ?? []).join(", ") || "–" },
+    { name: "leader_epoch", title: "epoch", number: true, width: "3.6rem", hide: 2 },
     { name: "log_start", title: "start", number: true, hide: 2, sort: false },
-    { name: "high_watermark", title: "high watermark", number: true, hide: 1, sort: false, width: "8rem" },
-    { name: "size", number: true, sort: false, width: "5.4rem", hide: 1, cell: (row) => bytes(row.size) },
-    { name: "actions", title: "", sort: false, width: "3rem", phone: "2.4rem", cell: (row) => more(name, row, () => table.refresh()) },
+    { name: "high_watermark", title: "high watermark", number: true, hide: 1, sort: false, width: "7rem" },
+    { name: "size", number: true, sort: false, width: "4.8rem", hide: 1, cell: (row) => bytes(row.size) },
+    { name: "actions", title: "", sort: false, width: "2.4rem", phone: "2.4rem", cell: (row) => more(name, row, () => table.refresh()) },
   ];
   const tools = view.filter("Filter by number", () => table);
   table = view.table({

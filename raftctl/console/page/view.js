@@ -10,7 +10,7 @@ export class View {
     this.ending = new AbortController();
     this.signal = this.ending.signal;
     this.heading = h("div", { class: "heading" });
-    this.root = h("div", { class: `view ${name || "overview"}` });
+    this.root = h("div", { class: `view view-${name || "overview"}` });
     this.listeners = [];
     main.append(this.heading, this.root);
   }
@@ -127,12 +127,14 @@ export class View {
         if (error instanceof Refused || !slot.hasChildNodes()) renew(slot, refusal(error, load));
       } finally {
         busy = false;
+        slot.removeAttribute("aria-busy");
       }
       if (again && !this.signal.aborted) {
         again = false;
         load();
       }
     };
+    slot.setAttribute("aria-busy", "true");
     this.listen((kind, document) => kind === "changed" && concerns(document) && load());
     if (poll) this.every(poll, load);
     load();
