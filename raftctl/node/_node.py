@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from aiohttp import web
 
-from raftctl.admin import AdminApi, ControllerMetrics, HealthApi, PartitionCounts
-from raftctl.console import Console
 from raftctl.admin import (
     AdminApi,
     ControllerMetrics,
@@ -24,6 +22,7 @@ from raftctl.admin import (
     Problem,
     Readiness,
 )
+from raftctl.console import Console
 from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
@@ -183,8 +182,7 @@ class Node:
         if plugin is not None:
             controller = self._controller_client(driver, peers)
             self._start_broker(plugin, replica, driver, loader, controller)
-            await self._serve_http(replica, loader, console)
-            await self._serve_health(replica, driver, loader)
+            await self._serve_http(replica, driver, loader, console)
         process = ProcessMetrics(runtime.usage, runtime.idle_s, self.metrics)
         process.start()
         self._cleanup.callback(process.stop)
@@ -519,9 +517,6 @@ class Node:
         self._cleanup.push_async_callback(self._stop_broker, runner)
         runner.start()
 
-    async def _serve_http(self, replica: Replica, loader: MetadataLoader, console: Console) -> None:
-        """Serve signs of life, metrics and the console where a broker has a listener for them."""
-        address, node_id = self.config.http_listener, self.config.node_id
     def _readiness(self, driver: RaftDriver, loader: MetadataLoader) -> Readiness:
         """What says whether this node serves, in all its roles."""
         node_id, is_broker = self.config.node_id, self.config.is_broker
@@ -537,20 +532,18 @@ class Node:
 
         return Readiness(look, asyncio.get_running_loop().time, look_before)
 
-    async def _serve_health(
-        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader
+    async def _serve_http(
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, console: Console
     ) -> None:
-        """Serve signs of life and metrics where a broker has a listener for them."""
+        """Serve signs of life, metrics and the console where a broker has a listener for them."""
         address = self.config.http_listener
         if address is None:
             return
         listener = await self._http_listener(address, replica, loader, (b"", 0))
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         number_requests(app, self._request_ids)
-        app.add_routes(HealthApi(self.metrics, is_ready).routes())
-        console.mount(app)
-        app = web.Application(middlewares=listener.middlewares)
         app.add_routes(HealthApi(self.metrics, self._readiness(driver, loader)).routes())
+        console.mount(app)
         runner, port = await start_http(
             app, address.host, address.port, key="http.listener", wrap=listener.wrap
         )
