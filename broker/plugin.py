@@ -143,7 +143,6 @@ class KafkaBroker:
             context.metrics,
         )
         self._ends, self._lag = self._lag_of_groups()
-        times = RequestTimes(context.metrics, self._log, config.slow_request_ms)
         self._listeners = Listeners(
             config,
             self._limits,
