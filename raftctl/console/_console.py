@@ -97,7 +97,7 @@ class Console:
         return [
             web.get(PATH, _to_page),
             web.get(f"{PATH}/", self._files.answer),
-            web.get(f"{API}/events", self._events.stream),
+            web.get(f"{API}/events", self._events.stream, allow_head=False),
             *(web.get(f"{API}/{path}", self._answering(view)) for path, view in views.items()),
             web.post(f"{API}/actions/{{action}}", self._answering(self._actions.act)),
             web.route("*", f"{API}/{{path:.*}}", nothing_here),

@@ -39,7 +39,7 @@ TICK_S = 1.0
 HEARTBEAT_S = 15.0
 WRITE_TIMEOUT_S = 30.0
 """A reader that takes nothing for so long is gone."""
-LIFETIME_S = 3_600.0
+LIFETIME_S = 600.0
 """Then the page connects again, and its login is looked at again."""
 _KINDS = ("brokers", "configs", "acls", "quotas")
 _OFFSETS_TOPIC = "__consumer_offsets"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from raftctl.console._topic_health import Condition
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
     from raftctl.console._topic_health import ClusterHealth, TopicHealth
     from raftctl.console.http import Asked, Rights
     from raftctl.metadata.image import MetadataImage, PartitionImage, TopicImage
+    from raftctl.metadata.records import AccessControlEntryRecord
     from raftctl.security import Requester
 
 PROBLEMS = "problems"
+KEPT_S = 5.0
+"""How long a requester's topics are kept: an authorizer may go by more than the rules."""
+KEPT_MAX = 64
 
 
 class PartitionLog(NamedTuple):
@@ -61,6 +66,24 @@ class ConfigData(Protocol):
         """Return the configs of a resource; None if they may not be seen, or are not known."""
 
 
+class _Visible(NamedTuple):
+    """The topics that a requester may describe.
+
+    To ask for 10,000 each second would push out of the authorizer's memory what it has decided for
+    requests of the protocol.
+    """
+
+    ids: Map[str, UUID]
+    acls: Map[UUID, AccessControlEntryRecord]
+    at: float
+    """Seconds of the event loop's clock."""
+    names: list[str]
+
+    def is_of(self, image: MetadataImage) -> bool:
+        """Return whether topics and rules of the image are those that were asked about."""
+        return self.ids is image.topics.ids and self.acls is image.acls
+
+
 class TopicViews:
     """Answers about topics."""
 
@@ -70,6 +93,7 @@ class TopicViews:
         self._logs = logs
         self._sorted: tuple[Map[str, UUID] | None, list[str]] = None, []
         """The names of an image's topics, in order."""
+        self._visible: dict[Requester, _Visible] = {}
 
     def names(self, image: MetadataImage) -> list[str]:
         """Return the names of all topics in order; not to be changed."""
@@ -84,11 +108,18 @@ class TopicViews:
         names = self.names(image)
         if rights.may_all(Operation.DESCRIBE, ResourceType.TOPIC):
             return names
+        now = asyncio.get_running_loop().time()
+        known = self._visible.get(rights.requester)
+        if known is not None and known.is_of(image) and now - known.at < KEPT_S:
+            return known.names
         slices, found = Slices(), []
         for name in names:
             if rights.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 found.append(name)
             await slices.rest()
+        if len(self._visible) >= KEPT_MAX:
+            self._visible.clear()
+        self._visible[rights.requester] = _Visible(image.topics.ids, image.acls, now, found)
         return found
 
     # --- topics -----------------------------------------------------------------------------------

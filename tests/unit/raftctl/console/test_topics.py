@@ -7,14 +7,17 @@ from uuid import UUID
 
 import pytest
 
+from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.records import (
     NO_LEADER,
     TOPIC_RESOURCE,
     ConfigRecord,
     PartitionChangeRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
 )
-from tests.kit.authorizing import RuledAuthorizer, rule
+from raftctl.security import Action
+from tests.kit.authorizing import ListedActions, RuledAuthorizer, rule
 from tests.unit.raftctl.console.served import broker, fence, partition, serving, topic
 
 if TYPE_CHECKING:
@@ -172,3 +175,28 @@ async def test_topics_of_others_are_left_out_and_refused() -> None:
         assert await served.refused("topics/nothing/partitions", "User:alice") == denied
         assert (await served.get("overview", "User:alice"))["topics"] is None
         assert (await served.get("overview", "User:carol"))["topics"] == 3
+
+
+@pytest.mark.req("W2")
+async def test_a_right_that_is_revoked_counts_at_once() -> None:
+    rules = RuledAuthorizer()
+    allowed = rule("ALLOW User:alice DESCRIBE TOPIC orders")
+    async with serving(rules.authorizer) as served:
+        some_topics(served)
+        served.commit(allowed)
+        for _ in range(2):
+            assert (await served.get("topics", "User:alice"))["total"] == 1
+        served.commit(RemoveAccessControlEntryRecord(allowed.entry_id))
+        assert (await served.get("topics", "User:alice"))["total"] == 0
+
+
+async def test_topics_of_a_requester_are_not_asked_for_again_and_again() -> None:
+    asked = ListedActions(denied=[Action(Operation.DESCRIBE, ResourceType.TOPIC, "audit")])
+    async with serving(asked) as served:
+        some_topics(served)
+        for who, total in (("User:alice", 2), ("User:alice", 2), ("User:bob", 2)):
+            assert (await served.get("topics", who))["total"] == total
+        by_name = [who for who, action in asked.asked if action.resource_name == "orders"]
+        assert [str(who.principal) for who in by_name] == ["User:alice", "User:bob"]
+        served.commit(*topic("new", partition(9)))
+        assert (await served.get("topics", "User:alice"))["total"] == 3
