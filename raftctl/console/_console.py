@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from raftctl.console._cluster import ClusterViews
 from raftctl.console._events import EventStreams
+from raftctl.console._history import History
 from raftctl.console._problems import Problems
 from raftctl.console._quorum import Elections, QuorumViews
 from raftctl.console._security import SecurityViews
@@ -16,7 +18,9 @@ from raftctl.console._topics import TopicViews
 from raftctl.console.actions import Actions
 from raftctl.console.brokers import BrokerLogs, Brokers, BrokerViews
 from raftctl.console.http import API, PATH, PageFiles, answering, nothing_here, protect
+from raftctl.failures import OF_PROGRAMS, HandingTo
 from raftctl.metadata.configs.topic import topic_defaults
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +71,11 @@ class Console:
             loader, health, self._cluster, self._quorum, authorizer, identify
         )
         self.elections.changed = self._events.wake
+        self._fail = fail
+        self._node_log = quorum
+        self._health = health
+        self._looking_back: asyncio.Task[None] | None = None
+        health.followed = self._begin_to_look_back
 
     def mount(self, app: web.Application) -> None:
         """Add the routes to the node's application, and what protects their answers."""
@@ -76,7 +85,23 @@ class Console:
 
     async def _end_streams(self, app: web.Application) -> None:
         del app
+        if self._looking_back is not None:
+            self._looking_back.cancel()
         await self._events.close()
+
+    def _begin_to_look_back(self) -> None:
+        looking = self._look_back()
+        self._looking_back = asyncio.get_running_loop().create_task(looking)
+
+    async def _look_back(self) -> None:
+        """Learn from the log when began what is so when the first viewer comes."""
+        with HandingTo(self._fail, OF_PROGRAMS):
+            image = await self._health.current()
+            history, slices = History(self._node_log, image, self._health), Slices()
+            for _ in history.look_back():
+                await slices.rest()
+            self._health.fill_since(history.topic_since, history.fenced_since)
+            self.elections.add_earlier(history.elections)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes; the last ones take what no other does, so they come last."""

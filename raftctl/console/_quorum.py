@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from raftctl.console._history import MetadataLog
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import uuid_text
 from raftctl.metadata.acls import Operation, ResourceType
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from uuid import UUID
 
+    from raftctl.console._history import EpochStart
     from raftctl.console.http import Asked
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.requests.admin import QuorumReplica
@@ -35,7 +37,7 @@ FRESH_S = 1.0
 TIMEOUT_MS = 1_000
 
 
-class Quorum(Protocol):
+class Quorum(MetadataLog, Protocol):
     """This node's replica of the metadata log (`raftctl.quorum.RaftDriver`); for reading only."""
 
     @property
@@ -104,6 +106,19 @@ class Elections:
             return
         self.seen.append(Election(self._wall_ms(), epoch, leader_id, before))
         self.changed()
+
+    def add_earlier(self, elections: Iterable[EpochStart]) -> None:
+        """Take leaders of epochs before the first that this node has seen since its start."""
+        first = min((one.epoch for one in self.seen), default=None)
+        before: int = NO_NODE
+        found: list[Election] = []
+        for at_ms, epoch, leader_id in elections:
+            if first is None or epoch < first:
+                found.append(Election(at_ms, epoch, leader_id, before))
+                before = leader_id
+        if found and self.seen:
+            self.seen[0] = self.seen[0]._replace(before=before)
+        self.seen = deque((*found, *self.seen), maxlen=ELECTIONS_MAX)
 
     def timeline(self) -> list[dict[str, Any]]:
         """Return the newest changes, the newest first."""

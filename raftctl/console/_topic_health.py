@@ -91,6 +91,8 @@ class ClusterHealth:
         self._static = static
         self._fail = fail
         self._is_following = False
+        self.followed: Callable[[], None] = lambda: None
+        """Called once, when the first question comes."""
         self._waiting: deque[Iterator[None]] = deque()
         """Changes that are not counted, the first perhaps in part."""
         self._idle: list[asyncio.Future[None]] = []
@@ -116,11 +118,25 @@ class ClusterHealth:
         if not self._is_following:
             self._is_following = True
             self._loader.add_publisher(self)
+            self.followed()
         if self._waiting:
             idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(idle)
             await idle
         return self._loader.image
+
+    def fill_since(
+        self,
+        topic_since: Callable[[UUID, Condition], int | None],
+        fenced_since: Callable[[int], int | None],
+    ) -> None:
+        """Take times at which began what was so when this began to follow."""
+        for condition in Condition:
+            known = self.since[condition]
+            for topic_id in [one for one, at in known.items() if at is None]:
+                known[topic_id] = topic_since(topic_id, condition)
+        for broker_id in [one for one, at in self.fenced_since.items() if at is None]:
+            self.fenced_since[broker_id] = fenced_since(broker_id)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow the change to `image`."""

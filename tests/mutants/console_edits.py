@@ -121,6 +121,20 @@ EDITS = (
         f"{_CONSOLE}/test_topic_health.py::test_counts_are_those_of_all_partitions",
     ),
     Edit(
+        "trouble_that_was_over_counts_as_the_beginning",
+        "console._history:History._follow_partition",
+        "began.pop(condition, None)",
+        "pass",
+        f"{_CONSOLE}/test_history.py::test_the_log_says_since_when",
+    ),
+    Edit(
+        "beginning_is_claimed_though_the_log_lacks_it",
+        "console._history:History.topic_since",
+        "known and len(known) == len(times)",
+        "known",
+        f"{_CONSOLE}/test_history.py::test_what_is_older_than_the_log_has_no_time",
+    ),
+    Edit(
         "secret_of_a_config_is_shown",
         "console.brokers._configs:_config",
         '"value": None if one["is_sensitive"] else one["value"]',

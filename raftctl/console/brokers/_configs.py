@@ -82,7 +82,7 @@ class ConfigViews:
         answer = await self._brokers.ask(requester, "DESCRIBE_CONFIGS", body, broker_id)
         [result] = answer["results"]
         check(result["error_code"], result["error_message"])
-        return [_config(one) for one in result["configs"]]
+        return sorted(map(_config, result["configs"]), key=lambda one: str(one["name"]))
 
 
 def _config(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from raftctl.config import load_config
 from raftctl.console import Console
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.loader import MetadataLoader
+from raftctl.metadata.codec import pack_payload
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import (
     NO_LEADER,
@@ -27,6 +28,7 @@ from raftctl.metadata.records import (
     TopicRecord,
 )
 from raftctl.raft import QuorumStatus, ReplicaStatus
+from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, NodeId, Offset, ReplicaKey, Voter
 from raftctl.rpc import start_http
 from raftctl.runtime.real import RealRuntime
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.plugins import BrokerClient
-    from raftctl.raft.batch import Batch
     from raftctl.security import Authorizer
 
 CONFIG = (
@@ -65,14 +66,38 @@ class Log:
 
 
 class StubQuorum:
-    """A quorum that a test changes."""
+    """A quorum that a test changes, and a log with what it appends."""
 
     def __init__(self) -> None:
         self.leader_id = 3
         self.epoch = 7
         self.is_leader = True
+        self.start_offset = 0
+        self.high_watermark = 0
+        self.batches: list[Batch] = []
         self.voters: tuple[ReplicaStatus, ...] = ()
         self.observers: tuple[ReplicaStatus, ...] = ()
+
+    @property
+    def log(self) -> StubQuorum:
+        """Where the log begins."""
+        return self
+
+    def append(self, *records: Record, timestamp_ms: int = 0, control: bool = False) -> None:
+        """Append a batch, which is committed."""
+        base, payload = self.high_watermark, pack_payload(records)
+        batch = Batch(Offset(base), Epoch(7), len(records), timestamp_ms, control, payload)
+        self.batches.append(batch)
+        self.high_watermark = batch.end_offset
+
+    def read(self, offset: Offset, max_bytes: int) -> list[Batch]:
+        """Return the batch that contains the offset."""
+        del max_bytes
+        return [one for one in self.batches if one.base_offset <= offset < one.end_offset]
+
+    def bytes_from(self, offset: Offset) -> int:
+        """Return the bytes of the batches."""
+        return sum(len(one.payload) for one in self.batches if one.base_offset >= offset)
 
     def status(self) -> QuorumStatus:
         """See `Quorum`. The log of this node ends at 100; there are two voters."""
