@@ -6,9 +6,11 @@ import struct
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from broker.envelopes._envelope import envelope
 from broker.protocol import codec
 from broker.protocol._schema import load
-from broker.protocol.versions import SERVED
+from broker.protocol.versions import SERVED, ApiKey
+from raftctl.security import Principal, Requester
 from tests.unit.broker.log.batches import make_batch
 
 if TYPE_CHECKING:
@@ -26,12 +28,23 @@ _INTEGER_BITS = {
     "timedelta_i64": 64,
 }
 _EDGES = (0, 1, -1, 2, 127, 128, 255, 2**15 - 1, -(2**15), 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
+_ENVELOPES = 0.1
+"""The part of the requests that nodes send for somebody else."""
 _WAIT_MS = 5
 """Where a message says how long the broker may wait: the run should not."""
 
 
 def generated(random: random.Random, topic_id: UUID) -> bytes:
-    """A well-formed request of any api and version, its fields by chance."""
+    """A well-formed request of any api and version, its fields by chance; some in an envelope."""
+    frame = _request(random, topic_id)
+    if random.random() < _ENVELOPES:
+        host = random.choice(("127.0.0.1", "::1"))
+        message = envelope(frame[LENGTH_BYTES:], Requester(Principal.of_user("a"), host))
+        return codec.encode_request(ApiKey.ENVELOPE, 0, 1, "fuzz", message)
+    return frame
+
+
+def _request(random: random.Random, topic_id: UUID) -> bytes:
     key = random.choice(sorted(SERVED))
     version = random.choice(SERVED[key])
     message = _message(load(key, version, "request"), random, topic_id)

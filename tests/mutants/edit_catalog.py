@@ -12,6 +12,7 @@ from tests.mutants import (
     controller_invariant_edits,
     coordinator_edits,
     core_swarm_edits,
+    envelope_edits,
     harness_edits,
     hostile_edits,
     http_edits,
@@ -56,4 +57,5 @@ EDITS = (
     *console_edits.EDITS,
     *harness_edits.EDITS,
     *hostile_edits.EDITS,
+    *envelope_edits.EDITS,
 )

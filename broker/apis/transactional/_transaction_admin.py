@@ -38,7 +38,8 @@ def handle_markers(
     """Write each marker to its partitions; answer when all in-sync replicas have them (KIP-98).
 
     Raises KafkaError(CLUSTER_AUTHORIZATION_FAILED) for a client that may neither alter the cluster,
-    as an operator does who ends a transaction, nor act for it, as a coordinator does.
+    as an operator does who ends a transaction, nor act for it, as a coordinator does;
+    INVALID_REQUEST for a marker of no producer.
     """
     alter, cluster = Operation.ALTER, ResourceType.CLUSTER
     if not is_allowed(context, request, alter, cluster, CLUSTER_NAME, log_if_denied=False):
@@ -46,6 +47,8 @@ def handle_markers(
     # The request has no timeout. The coordinator sends a marker again until it is written.
     body = request.body
     entries = list(_entries(body))
+    if any(marker.producer_id < 0 for _, marker in entries):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a marker ends the transaction of a producer")
     timeout_ms = context.config.replica_socket_timeout_ms
     results = context.replicas.append(ALL_IN_SYNC, timeout_ms, entries)
     if isinstance(results, list):

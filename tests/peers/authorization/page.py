@@ -29,9 +29,10 @@ _SHARE, _STREAMS = "a request of share groups", "a request of streams groups"
 WHY: dict[int, str] = {
     **dict.fromkeys(GONE, "Apache Kafka itself has had it no longer since 4.0"),
     **dict.fromkeys(
-        (52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73),
+        (52, 53, 54, 56, 59, 62, 63, 67, 70, 73),
         "between nodes of Apache Kafka, which answers it at listeners of its controllers",
     ),
+    58: "between nodes: the brokers' own listener answers it, to who may act for the cluster",
     **dict.fromkeys((*range(76, 80), *range(83, 88), *range(90, 93)), _SHARE),
     **dict.fromkeys((88, 89), _STREAMS),
 }
@@ -81,9 +82,9 @@ OPERATIONS = """
 Some requests ask which operations the user may do on what is described (KIP-430).
 """
 NOT_SERVED = """
-## Rows that raftctl does not serve
+## Rows without a request here
 
-Its brokers do not offer these requests, as their answer to ApiVersions says.
+Brokers do not offer these requests in ApiVersions, but for those of which the last column says so.
 
 | API | operation | resource | what it is |
 |---|---|---|---|

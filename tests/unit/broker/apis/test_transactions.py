@@ -255,3 +255,19 @@ async def test_transactions_are_listed_by_state_and_producer(
         )
         assert answer["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
     await broker.transactions.stop()
+
+
+@pytest.mark.req("N3")
+async def test_a_marker_of_no_producer_is_refused(broker: FakeBroker) -> None:
+    """The broker would not know whose transaction ends, and end itself."""
+    marker = {
+        "producer_id": -1,
+        "producer_epoch": 0,
+        "transaction_result": False,
+        "topics": [{"name": "t", "partition_indexes": [0]}],
+        "coordinator_epoch": 0,
+    }
+    answer = await ask(broker, ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]})
+    [partition] = answer["markers"][0]["topics"][0]["partitions"]
+    assert partition["error_code"] == ErrorCode.INVALID_REQUEST
+    assert broker.replicas.appended == []

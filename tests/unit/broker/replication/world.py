@@ -13,6 +13,7 @@ from uuid import UUID
 from broker.apis import dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
+from broker.envelopes import Envelopes, LocalBroker
 from broker.groups import group_coordinator
 from broker.log import LogManager
 from broker.quotas import ClientQuotas, StoredQuotas
@@ -316,12 +317,15 @@ class Node:
                 self.runtime.wall_ms,
             ),
         )
+        dispatched = partial(dispatch, context)
+        local = LocalBroker(dispatched, context.listener, "PLAINTEXT", context.aside)
+        serve = Envelopes(local, None).serve
         limits.begin()
         self._limits = limits
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(
                 limits,
-                partial(dispatch, context),
+                serve,
                 self.runtime.log,
                 self.runtime.sender,
                 ClientConnection("PLAINTEXT"),
