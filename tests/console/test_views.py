@@ -225,7 +225,7 @@ _ACTIONS: dict[str, tuple[str, list[Step], dict[str, str], str | None, dict[str,
         [("button[aria-label='Change retention.ms']", "")],
         {"value": "60000"},
         None,
-        {"type": "topic", "name": "orders", "set": {"retention.ms": "60000"}, "remove": []},
+        {"type": "topic", "name": "orders", "set": {"retention.ms": "60000"}},
     ),
     "elect-leaders": (
         "topics",
@@ -376,3 +376,13 @@ async def test_each_action_asks_confirms_and_shows_a_refusal(page: Page) -> None
             await page.wait_text(f"{name} is done.", "#toasts")
             assert double.acted[-1] == (name, body)
         await unharmed(page)
+
+
+async def test_an_empty_table_fills_when_something_comes(page: Page) -> None:
+    async with serving(calm()) as double:
+        rules, double.world.acls = double.world.acls, []
+        await page.goto(f"{double.url}#/acls")
+        await page.wait_text("There is no rule.")
+        double.world.acls = rules
+        double.changed(acls=True)
+        await page.wait_text("User:analytics", ".tbody")

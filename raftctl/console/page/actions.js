@@ -58,7 +58,7 @@ export function alterConfig(type, name, config, done) {
     ],
     body: ({ key, value, remove }) => {
       const of = config?.name ?? key;
-      return { type, name, set: remove ? {} : { [of]: value }, remove: remove ? [of] : [] };
+      return { type, name, ...(remove ? { remove: [of] } : { set: { [of]: value } }) };
     },
     done,
   });

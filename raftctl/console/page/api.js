@@ -2,7 +2,8 @@
 
 export class Refused extends Error {
   constructor(status, body) {
-    super(body.message ?? `the node answered ${status}`);
+    const said = body.message ?? `the node answered ${status}`;
+    super(said.charAt(0).toUpperCase() + said.slice(1));
     this.status = status;
     this.kind = body.error ?? "";
     this.field = body.field ?? null;

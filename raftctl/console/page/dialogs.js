@@ -65,6 +65,7 @@ export function openAction({ title, action, lead, consequences, fields = [], bod
   }
 
   function ready() {
+    form.setAttribute("aria-busy", String(busy));
     submit.disabled = busy || (Boolean(confirm) && controls.get("$confirm").value !== confirm);
     if (check) check.disabled = busy;
   }
@@ -90,6 +91,7 @@ export function openAction({ title, action, lead, consequences, fields = [], bod
     failed.message = "";
     failed.field = null;
     checked = "";
+    show();
     for (const field of fields) {
       if (field.required && valueOf(controls.get(field.name), field) === null) {
         Object.assign(failed, { message: `${field.label}: a value is needed.`, field: field.name });

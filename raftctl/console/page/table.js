@@ -204,7 +204,7 @@ export class Table {
     renew(this.note, this.silent?.length ? this.unanswered() : null, this.message());
     this.note.classList.toggle("failed", Boolean(this.error));
     this.element.setAttribute("aria-busy", String(this.total === null && !this.error));
-    for (let number = (from / WINDOW) | 0; number <= ((Math.max(from, to - 1) / WINDOW) | 0) && this.total; number += 1) {
+    for (let number = (from / WINDOW) | 0; number <= ((Math.max(from, to - 1) / WINDOW) | 0) && this.total !== null; number += 1) {
       const kept = this.windows.get(number);
       if ((!kept || kept.stale) && !this.loading.has(number) && !this.error) this.load(number);
     }
