@@ -23,6 +23,11 @@ def test_the_page_is_small() -> None:
     assert sum(path.stat().st_size for path in FILES) <= BYTES_MAX
 
 
+def test_the_pictures_of_the_docs_are_small() -> None:
+    folder = PAGE.parent.parent.parent / "docs" / "images" / "console"
+    assert 0 < sum(path.stat().st_size for path in folder.iterdir()) <= 600_000
+
+
 @pytest.mark.req("W3")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_text_never_becomes_markup(path: Path) -> None:
