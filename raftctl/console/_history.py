@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from raftctl.codec import NotKnownError
 from raftctl.console._topic_health import Condition, conditions
 from raftctl.metadata.codec import unpack_records
 from raftctl.metadata.records import (
@@ -137,15 +138,23 @@ class History:
 
     def _take(self, batch: Batch) -> None:
         if batch.control:
-            for record in unpack_records(batch.payload, batch.count):
-                if isinstance(record, LeaderChangeRecord):
-                    self._elected.append(EpochStart(0, batch.epoch, record.leader_id))
+            self._take_control(batch)
             return
         self.elections += [one._replace(at_ms=batch.timestamp_ms) for one in self._elected]
         self._elected.clear()
         if len(batch.payload) <= _LARGE_BYTES:
             for record in unpack_records(batch.payload, batch.count):
                 self._follow(record, batch.timestamp_ms)
+
+    def _take_control(self, batch: Batch) -> None:
+        try:
+            records = unpack_records(batch.payload, batch.count)
+        except NotKnownError:
+            # Of the voters: the quorum has records of its own, which images do not.
+            return
+        for record in records:
+            if isinstance(record, LeaderChangeRecord):
+                self._elected.append(EpochStart(0, batch.epoch, record.leader_id))
 
     def _follow(self, record: Record, at_ms: int) -> None:
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
