@@ -30,6 +30,7 @@ from jepsen.report._plots import (
     rate_plot,
     windows,
 )
+from jepsen.report._style import STYLE
 from jepsen.report._tables import fault_table, format_statistics, lasted, readable_time
 
 if TYPE_CHECKING:
@@ -52,42 +53,6 @@ TEXT_SHOWN_MAX = 300
 ENDS = [(kind.value, colour) for kind, colour in COLOURS.items()]
 """How operations end, and the colour of each."""
 NONLINEARIZABLE = "nonlinearizable"
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px; padding: 0 1rem;
-  color: #1c2330; background: #fff }
-h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-.card { border-left: 8px solid; padding: .6rem 1rem; background: #f5f7fa }
-.mark { border-left: 6px solid; padding-left: 8px } td.mark { border-bottom-color: #e3e7ee }
-.valid { border-color: #2e7d32 } .invalid { border-color: #b3261e }
-.unknown { border-color: #d98324 }
-.card b { font-size: 1.3rem } table { border-collapse: collapse; width: 100%; font-size: 13px }
-td, th { text-align: left; padding: 2px 10px 2px 0; vertical-align: top;
-  border-bottom: 1px solid #e3e7ee; overflow-wrap: anywhere }
-th, td:not(:last-child) { white-space: nowrap }
-code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f5f7fa; padding: .6rem;
-  white-space: pre-wrap } svg { width: 100%; font: 11px system-ui, sans-serif }
-svg text { fill: #5a6472 } .grid { stroke: #e3e7ee } .key { margin-right: 1.2rem }
-.stripe { opacity: .15 } .stripe:target { opacity: .9 }
-:target { scroll-margin-top: 2rem }
-.runs td:last-child { min-width: 12rem } .runs td[data-label=faults] { white-space: normal }
-summary { cursor: pointer; color: #2a78d6 }
-h3, .heading { font-size: 1rem; font-weight: bold; margin: 1.2rem 0 .2rem }
-.missed { color: #8a929c }
-@media (max-width: 600px) { body { margin: 1rem auto } h1 { overflow-wrap: anywhere }
-  th, td:not(:last-child) { white-space: normal } td, th { overflow-wrap: normal }
-  svg.chart { font-size: 24px; overflow: visible }
-  .wide { overflow-x: auto } .wide svg { width: 960px } .key { margin-right: .8rem }
-  .operations tr, .matrix tr, .runs tr { display: flex; flex-wrap: wrap; column-gap: .8rem;
-    border-bottom: 1px solid #e3e7ee; padding: 2px 0 }
-  .operations tr:first-child, .matrix tr:first-child, .matrix td:empty, .runs tr:first-child,
-    .runs td:empty { display: none }
-  .operations td, .matrix td, .matrix th, .runs td { border-bottom: 0; padding-right: 0 }
-  .operations td:last-child, .matrix th, .runs td:last-child,
-    .runs .mark { flex: 0 0 100%; box-sizing: border-box }
-  .runs td[data-label]::before { content: attr(data-label) ": "; color: #5a6472 }
-  .matrix td::before { content: attr(data-faults) ": " } }
-.key i { display: inline-block; width: 10px; height: 10px; margin-right: 5px }
-"""
 
 
 def report_page(
@@ -127,7 +92,7 @@ def document(title: str, body: Sequence[str]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
         f"<body>{''.join(body)}</body></html>\n"
     )
 
