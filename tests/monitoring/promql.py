@@ -35,32 +35,12 @@ _WORDS = frozenset(
 _OF_SUMMARY = ("_count", "_sum")
 OF_PROMETHEUS = frozenset({"up", "scrape_duration_seconds", "ALERTS"})
 """Series that Prometheus itself makes, for each target."""
-_PARTITION = ("topic", "partition")
 AWAITED: dict[str, tuple[str, ...]] = {
-    "kafka_controller_controllerstats_uncleanleaderelections_total": (),
     "kafka_log_logmanager_offlinelogdirectorycount": (),
     "raftctl_log_directory_available_bytes": ("path",),
     "raftctl_log_directory_capacity_bytes": ("path",),
     "kubelet_volume_stats_available_bytes": ("persistentvolumeclaim",),
     "kubelet_volume_stats_capacity_bytes": ("persistentvolumeclaim",),
-    "kafka_server_socket_server_metrics_connection_count": ("listener", "networkProcessor"),
-    "kafka_server_raftchannelmetrics_incoming_byte_total": (),
-    "kafka_server_raftchannelmetrics_outgoing_byte_total": (),
-    "kafka_server_raftchannelmetrics_request_total": (),
-    "kafka_server_raftchannelmetrics_response_total": (),
-    "kafka_broker_info": ("id", "address"),
-    "kafka_topic_partitions": ("topic",),
-    "kafka_topic_partition_replicas": _PARTITION,
-    "kafka_topic_partition_in_sync_replica": _PARTITION,
-    "kafka_topic_partition_under_replicated_partition": _PARTITION,
-    "kafka_topic_partition_leader_is_preferred": _PARTITION,
-    "kafka_topic_partition_current_offset": _PARTITION,
-    "kafka_topic_partition_oldest_offset": _PARTITION,
-    "kafka_consumergroup_current_offset": ("consumergroup", *_PARTITION),
-    "kafka_consumergroup_lag": ("consumergroup", *_PARTITION),
-    "kafka_consumergroup_current_offset_sum": ("consumergroup", "topic"),
-    "kafka_consumergroup_lag_sum": ("consumergroup", "topic"),
-    "kafka_consumergroup_members": ("consumergroup",),
 }
 """Series that nodes do not serve yet, with their labels."""
 OF_TARGET = frozenset({"cluster", "instance", "job"})
