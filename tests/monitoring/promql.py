@@ -35,14 +35,6 @@ _WORDS = frozenset(
 _OF_SUMMARY = ("_count", "_sum")
 OF_PROMETHEUS = frozenset({"up", "scrape_duration_seconds", "ALERTS"})
 """Series that Prometheus itself makes, for each target."""
-AWAITED: dict[str, tuple[str, ...]] = {
-    "kafka_log_logmanager_offlinelogdirectorycount": (),
-    "raftctl_log_directory_available_bytes": ("path",),
-    "raftctl_log_directory_capacity_bytes": ("path",),
-    "kubelet_volume_stats_available_bytes": ("persistentvolumeclaim",),
-    "kubelet_volume_stats_capacity_bytes": ("persistentvolumeclaim",),
-}
-"""Series that nodes do not serve yet, with their labels."""
 OF_TARGET = frozenset({"cluster", "instance", "job"})
 """Labels that a scrape configuration gives."""
 
@@ -107,8 +99,6 @@ def labels_of(series: str) -> frozenset[str] | None:
     """The labels of a series, those of its target included; None if no node serves it."""
     if series in OF_PROMETHEUS:
         return OF_TARGET
-    if series in AWAITED:
-        return OF_TARGET.union(AWAITED[series])
     defined = definitions().get(series)
     if defined is not None and defined.metric.kind is Kind.SUMMARY:
         return OF_TARGET.union(defined.metric.labels, ["quantile"])
