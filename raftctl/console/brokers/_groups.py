@@ -11,6 +11,7 @@ from raftctl.console.brokers._recent import Recent
 from raftctl.console.http import Table
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import Operation, ResourceType
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -131,7 +132,8 @@ class GroupViews:
     async def _list(self, requester: Requester) -> Listed:
         body: Document = {"states_filter": (), "types_filter": ()}
         found = await self._brokers.ask_all(requester, "LIST_GROUPS", body)
-        groups, failures = [], dict(found.failures)
+        groups: list[Group] = []
+        failures, slices = dict(found.failures), Slices()
         for broker_id, answer in found.answers.items():
             if answer["error_code"]:
                 failures[broker_id] = KafkaError(error_code(answer["error_code"]))
@@ -139,7 +141,8 @@ class GroupViews:
                 protocol, state = one["protocol_type"], one["group_state"]
                 kind = one["group_type"].lower()
                 groups.append(Group(one["group_id"], kind, state, protocol, broker_id))
-        groups.sort()
+                await slices.rest()
+        groups.sort(key=lambda one: one.name)
         return Listed(groups, found._replace(failures=failures).unanswered)
 
     async def _members(self, requester: Requester, rows: Iterable[Document]) -> dict[str, int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from math import inf
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable
@@ -16,9 +17,26 @@ KEPT_MAX = 200
 """Answers, each of one requester to one question."""
 
 
-class _Kept(NamedTuple, Generic[T]):
-    task: asyncio.Task[T]
-    until: float
+PAUSE_FACTOR = 9
+"""An answer is kept for so many times as long as it took, so that it takes a tenth of the time at
+most, however many ask again and again."""
+
+
+class _Kept(Generic[T]):
+    """An answer that is there, or being made."""
+
+    def __init__(self, task: asyncio.Task[T], kept_s: float) -> None:
+        self.task = task
+        self.until = inf
+        self._kept_s = kept_s
+        self._began = task.get_loop().time()
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        now = task.get_loop().time()
+        failed = task.cancelled() or task.exception() is not None
+        kept_s = 0.0 if failed else max(self._kept_s, PAUSE_FACTOR * (now - self._began))
+        self.until = now + kept_s
 
 
 class Recent(Generic[T]):
@@ -35,16 +53,11 @@ class Recent(Generic[T]):
         """
         loop = asyncio.get_running_loop()
         kept = self._kept.get(key)
-        if kept is None or (kept.task.done() and kept.until <= loop.time()):
+        if kept is None or kept.until <= loop.time():
             self._forget_old(loop.time())
-            kept = self._kept[key] = _Kept(loop.create_task(make()), loop.time() + self._kept_s)
-        try:
-            # Somebody who leaves does not take it from the others.
-            return await asyncio.shield(kept.task)
-        except BaseException:
-            if kept.task.done() and self._kept.get(key) is kept:
-                del self._kept[key]
-            raise
+            kept = self._kept[key] = _Kept(loop.create_task(make()), self._kept_s)
+        # Somebody who leaves does not take it from the others.
+        return await asyncio.shield(kept.task)
 
     def _forget_old(self, now: float) -> None:
         if len(self._kept) >= KEPT_MAX:

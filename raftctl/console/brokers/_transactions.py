@@ -131,7 +131,7 @@ class TransactionViews:
                 )
                 for one in answer["transaction_states"]
             ]
-        listed.sort()
+        listed.sort(key=lambda one: one.transactional_id)
         first = [Listed("", one.producer_id, _HANGING, _NONE, one) for one in hang]
         return Found([*first, *listed], found._replace(failures=failures).unanswered)
 

@@ -10,6 +10,7 @@ import pytest
 
 from broker.log.batches.record_batch import parse_header
 from broker.types import (
+    ANY_REPLICA,
     AppendResult,
     EpochEndOffset,
     FetchResult,
@@ -351,6 +352,24 @@ async def test_a_new_leader_answers_latest_once_it_knows_what_is_committed() -> 
         assert offsets_now(leader, latest, replica=2)[0].offset == 1
         replicate(leader, 1, 2, 3)
         assert offsets_now(leader, latest)[0].offset == 1
+
+
+@pytest.mark.req("W1")
+async def test_each_replica_gives_the_ends_of_its_own_log_to_who_asks_for_any() -> None:
+    async with World(brokers=2) as world:
+        world.create_topic()
+        leader, follower = world.nodes[1], world.nodes[2]
+        appended(leader)
+        latest, earliest = OffsetLookup(P0, -1, -1), OffsetLookup(P0, -1, -2)
+        ends = [
+            [one.offset for one in offsets_now(node, latest, earliest, replica=ANY_REPLICA)]
+            for node in (leader, follower)
+        ]
+        assert ends == [[1, 0], [0, 0]]
+        by_time = OffsetLookup(P0, -1, 1_000)
+        for lookup, replica in ((latest, -1), (by_time, ANY_REPLICA)):
+            [refused] = offsets_now(follower, lookup, replica=replica)
+            assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # --- in-sync replicas -----------------------------------------------------------------------------
