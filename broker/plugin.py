@@ -20,7 +20,7 @@ from broker.groups.requests import ForgetTopics
 from broker.lag import EndOffsets, GroupLag, PartitionOffsets
 from broker.log import LogManager, dump
 from broker.log.settings import log_settings
-from broker.metrics import BrokerState, RequestTimes
+from broker.metrics import BrokerState, RequestSpans, RequestTimes
 from broker.protocol.codec import compile_newest
 from broker.protocol.versions import ApiKey
 from broker.quotas import ClientQuotas, Windows, load_callback
@@ -36,6 +36,7 @@ from raftctl.tracing import RequestIds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from broker.request_context import RequestContext
     from broker.types import TopicPartition
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataDelta, MetadataImage
@@ -149,7 +150,7 @@ class KafkaBroker:
             log,
             context.runtime.sender,
             tls,
-            times.sent,
+            self._sent_to(times),
             RequestIds(config.node_id, context.runtime.wall_ms()),
         )
         self._telemetry = client_telemetry(
@@ -218,6 +219,18 @@ class KafkaBroker:
         return LocalBroker(
             serve, listener, config.security_protocol(listener), self._requests.submit
         )
+
+    def _sent_to(self, times: RequestTimes) -> Callable[[RequestContext], None]:
+        """Return what is called with each request that has been answered."""
+        if self._context.tracer is None:
+            return times.sent
+        spans = RequestSpans(self._context.tracer)
+
+        def sent(context: RequestContext) -> None:
+            times.sent(context)
+            spans.sent(context)
+
+        return sent
 
     def _serve_on(self, listener: str) -> Serve:
         """Return the function that serves a listener's frames."""
@@ -297,4 +310,5 @@ class KafkaBroker:
             token_secret=TokenSecret.of(self._context.config),
             quotas=self._quotas,
             telemetry=self._telemetry,
+            tracer=self._context.tracer,
         )

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from raftctl.security import ANONYMOUS, Principal, Requester
 from raftctl.security.sasl import ServerMechanism
+from raftctl.tracing import TraceContext
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -152,6 +153,8 @@ class RequestContext:
     """Of the request among those of its connection, from 1."""
     waited_for: ReplicaWait | str | None = None
     """Of what came between handler and answer the last; None if nobody has noted it."""
+    trace: TraceContext | None = None
+    """Its span, if the request is traced."""
     api_key: int = -1
     """-1 before the header has been read, as are version and correlation id."""
     api_version: int = -1

@@ -85,6 +85,8 @@ def dispatch(
     )
     if header.version not in SERVED.get(header.api_key, ()):
         return _refuse_version(context, header)
+    if context.tracer is not None:
+        request_context.trace = context.tracer.sample()
     decode = partial(decode_body, frame, header, position, request_context)
     if len(frame) > _LARGE_BYTES and header.api_key != ApiKey.PRODUCE:
         return _run(context, request_context, _answer_large(context, decode))

@@ -1,6 +1,7 @@
 """Metrics of a broker, under the names that Apache Kafka's have in Strimzi's dashboards.
 
     RequestTimes       requests by API: how many, how large, how long in each stage
+    RequestSpans       spans of the requests that are traced
     BrokerState        what the broker is, and in which state
     ConnectionCounts   connections and logins of each listener
     TopicMetrics       what topics are produced and fetched; `TopicCounts` has the integers of one
@@ -24,6 +25,7 @@ Source: Apache Kafka's monitoring documentation; KIP-188.
 from broker.metrics._broker_state import BrokerState
 from broker.metrics._connections import ConnectionCounts
 from broker.metrics._requests import RequestTimes
+from broker.metrics._spans import RequestSpans
 from broker.metrics._topics import BROKER, OTHERS, Counts, TopicCounts, TopicMetrics
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "BrokerState",
     "ConnectionCounts",
     "Counts",
+    "RequestSpans",
     "RequestTimes",
     "TopicCounts",
     "TopicMetrics",

@@ -25,6 +25,7 @@ from raftctl.config.keys import (
     ReplicationKeys,
     TelemetryKeys,
     TopicKeys,
+    TracingKeys,
     TransactionKeys,
 )
 
@@ -57,6 +58,7 @@ SECTIONS: tuple[type[Section], ...] = (
     AccessKeys,
     LimitKeys,
     MetricsKeys,
+    TracingKeys,
     QuorumKeys,
     ClusterKeys,
     TopicKeys,
@@ -73,6 +75,7 @@ class NodeConfig(
     NodeKeys,
     NodeListeners,
     MetricsKeys,
+    TracingKeys,
     ClusterKeys,
     TopicKeys,
     LogKeys,

@@ -8,6 +8,7 @@ Kafka's the description says so. `raftctl.config._model` joins the sections and 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
@@ -53,6 +54,18 @@ def _parse_selector(text: str) -> str:
     return name
 
 
+def _parse_collector(text: str) -> str | None:
+    url = text.strip()
+    parts = urlsplit(url)
+    if url and not (parts.scheme in ("http", "https") and parts.hostname):
+        raise ValueError(f"{url!r}: write http://host:4318/v1/traces")
+    if "@" in parts.netloc:
+        # The text of the key is shown; a header of OTEL_EXPORTER_OTLP_HEADERS is not.
+        raise ValueError("no password in the address: set OTEL_EXPORTER_OTLP_HEADERS")
+    return url or None
+
+
+CollectorUrl = Annotated[str | None, _parsed_by(_parse_collector)]
 SelectorClass = Annotated[str, _parsed_by(_parse_selector)]
 Names = Annotated[tuple[str, ...], _parsed_by(_parse_names)]
 Directories = Annotated[tuple[str, ...], _parsed_by(split_list)]
@@ -182,6 +195,22 @@ class MetricsKeys(Section):
         "How often a broker works out the lag of the groups that it coordinates, for `/metrics`. "
         "0: never. Ours.",
         at_least=0,
+    )
+
+
+class TracingKeys(Section):
+    """Traces"""
+
+    tracing_otlp_endpoint: CollectorUrl = _key(
+        None,
+        "Where spans of requests go, by OpenTelemetry's protocol over HTTP. It needs "
+        "`raftctl[tracing]`. Default: nowhere, no request is traced. Ours.",
+        example="http://127.0.0.1:4318/v1/traces",
+    )
+    tracing_sampling_ratio: Ratio = _key(
+        0.01,
+        "The share of requests that begin a trace. A request over HTTP whose `traceparent` says "
+        "that its client records it is traced besides. Ours.",
     )
 
 

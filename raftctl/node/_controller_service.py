@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from raftctl.raft.messages import Offset
     from raftctl.runtime.api import Runtime
     from raftctl.security import Authorizer
+    from raftctl.tracing import Tracer
 
     Reply = Callable[[ControllerResponse | KafkaError], None]
     Answers = Sequence[ControllerResponse | KafkaError]
@@ -95,6 +96,7 @@ class ControllerService:
         fail: Callable[[BaseException], None],
         fence: Callable[[], None],
         authorizer: Authorizer | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """`fence` has requests refused that were sent before; called before any is done.
 
@@ -112,7 +114,7 @@ class ControllerService:
         self._authorizer = authorizer
         self._loop = asyncio.get_running_loop()
         self._log = runtime.log.bind(logger="raftctl.controller")
-        self._forwarded = ForwardedLog(self._log.bind(node_id=node_id), self._loop.time)
+        self._forwarded = ForwardedLog(self._log.bind(node_id=node_id), self._loop.time, tracer)
         self._deferred: deque[_Deferred] = deque()
         self._deferred_requests = 0
         """The number of requests that those answer."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests import ForwardedRequest
 from raftctl.metadata.requests.admin import DescribeQuorumRequest
-from raftctl.tracing import Named, follow
+from raftctl.tracing import Named, SpanKind, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.tracing import Tracer
 
     Reply = Callable[[ControllerResponse | KafkaError], None]
     Answer = Callable[[Any, Reply, int], None]
@@ -38,10 +39,13 @@ def is_forwarded(request: ControllerRequest) -> TypeGuard[ForwardedRequest]:
 class ForwardedLog:
     """Has forwarded requests answered, and writes what came of each."""
 
-    def __init__(self, log: FilteringBoundLogger, time: Callable[[], float]) -> None:
+    def __init__(
+        self, log: FilteringBoundLogger, time: Callable[[], float], tracer: Tracer | None = None
+    ) -> None:
         """`time` is the event loop's, in seconds."""
         self._log = log
         self._time = time
+        self._tracer = tracer
 
     def answer(self, request: ForwardedRequest, reply: Reply, peer_id: int, answer: Answer) -> None:
         """Call `answer` with the request and what logs the outcome before it replies.
@@ -51,18 +55,45 @@ class ForwardedLog:
         origin, began = request.origin, self._time()
         request_id = "" if origin is None else origin.request_id
 
+        decided: float | None = None
+
         def logged(outcome: ControllerResponse | KafkaError) -> None:
             self._write(request, request_id, peer_id, outcome, self._time() - began)
+            self._record(request, began, decided)
             reply(outcome)
 
         follow(Named(request_id))
         try:
             answer(request, logged, peer_id)
+            decided = self._time()
         except KafkaError as error:
             self._write(request, request_id, peer_id, error, self._time() - began)
             raise
         finally:
             follow(None)
+
+    def _record(self, request: ForwardedRequest, began: float, decided: float | None) -> None:
+        """Record the span of a request whose broker records its own.
+
+        One that was answered later than it was `decided` on has waited for its commit.
+        """
+        origin, tracer = request.origin, self._tracer
+        if tracer is None or origin is None or not origin.traceparent:
+            return
+        try:
+            followed = tracer.follow(origin.traceparent)
+        except ValueError:
+            return  # of another release, perhaps: the request is answered all the same
+        if followed is None:
+            return
+        parent, span = followed
+        ended = self._time()
+        if decided is not None:
+            tracer.record_child("decide", span, began, decided)
+            tracer.record_child("quorum commit", span, decided, ended)
+        about = {"raftctl.request_id": origin.request_id}
+        name = type(request).__name__
+        tracer.record(name, span, parent, began, ended, about, SpanKind.SERVER)
 
     def _write(
         self,

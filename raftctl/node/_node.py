@@ -49,7 +49,12 @@ from raftctl.node._registrations import (
     ControllerRegistrar,
     VoterEndpoint,
 )
+<<<<<<< HEAD
 from raftctl.plugins import BrokerContext, LazyBrokerClient, load_broker
+=======
+from raftctl.node._traces import start_tracing
+from raftctl.plugins import BrokerContext, load_broker
+>>>>>>> 01096d9d (tracing: OpenTelemetry traces as an extra, from the client's request to the quorum's commit)
 from raftctl.quorum import (
     Peers,
     RaftDriver,
@@ -77,6 +82,7 @@ if TYPE_CHECKING:
     from raftctl.raft.messages import NodeId
     from raftctl.runtime.api import Runtime
     from raftctl.security import Authorizer
+    from raftctl.tracing import Tracer
 
 RECORDED_LINE_MAX = 400
 
@@ -116,6 +122,8 @@ class Node:
         self._has_session: Callable[[], bool] = lambda: False
         """Whether the broker of this node has one with the controller."""
         self.hashes = StateHashes(runtime)
+        self.tracer: Tracer | None = None
+        """None while traces are off."""
         self.authorizer: Authorizer | None = None
         """Of the controller and of the broker. None where everybody may do everything."""
         self.broker: Broker | None = None
@@ -139,6 +147,10 @@ class Node:
         await self._check_addresses()
         plugin = load_broker(config.broker_plugin) if config.is_broker else None
         self.authorizer = self._make_authorizer()
+        tracing = start_tracing(config, runtime, self._log)
+        if tracing is not None:
+            self.tracer = tracing.tracer
+            self._cleanup.push_async_callback(tracing.stop)
         worker = runtime.worker("metadata-log", short_calls=True)
         self._cleanup.callback(worker.close)
         replica = await worker.submit(lambda: open_replica(config, runtime))
@@ -378,6 +390,7 @@ class Node:
             fail=self._fail,
             fence=partial(rpc.fence, refusals),
             authorizer=self.authorizer,
+            tracer=self.tracer,
         )
         self._cleanup.callback(service.stop)
         self.hashes.append_with(service.append_own)
@@ -399,7 +412,7 @@ class Node:
         health = HealthApi(self.metrics, self._readiness(driver, loader))
         ControllerMetrics(driver, loader, counts, service.times, self.metrics)
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
-        number_requests(app, self._request_ids)
+        number_requests(app, self._request_ids, self.tracer)
         app.add_routes((*health.routes(), *api.routes()))
         self._mount_kv(app, service, driver, loader, peers)
         console.mount(app)
@@ -511,6 +524,7 @@ class Node:
                 has_session=lifecycle.has_session,
                 authorizer=self.authorizer,
                 metrics=self.metrics,
+                tracer=self.tracer,
             )
         )
         self._runner = runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)
@@ -541,8 +555,13 @@ class Node:
             return
         listener = await self._http_listener(address, replica, loader, (b"", 0))
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
+<<<<<<< HEAD
         number_requests(app, self._request_ids)
         app.add_routes(HealthApi(self.metrics, self._readiness(driver, loader)).routes())
+=======
+        number_requests(app, self._request_ids, self.tracer)
+        app.add_routes(HealthApi(self.metrics, is_ready).routes())
+>>>>>>> 01096d9d (tracing: OpenTelemetry traces as an extra, from the client's request to the quorum's commit)
         console.mount(app)
         runner, port = await start_http(
             app, address.host, address.port, key="http.listener", wrap=listener.wrap

@@ -18,6 +18,7 @@ from raftctl.errors import ConfigError
 from raftctl.metrics import Metrics
 from raftctl.runtime.api import Runtime
 from raftctl.security import Authorizer, Requester
+from raftctl.tracing import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,6 +73,8 @@ class BrokerContext:
     everybody may do everything."""
     metrics: Metrics = field(default_factory=Metrics)
     """Where the plug-in registers what it measures; the node serves it as `/metrics`."""
+    tracer: Tracer | None = None
+    """Who records spans of requests; None while traces are off."""
     has_session: Callable[[], bool] = lambda: True
     """True if the controller cannot have fenced this broker, as far as it heard. Else others may
     lead by now what it led, and it must not tell clients what only a leader knows."""

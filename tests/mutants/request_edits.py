@@ -112,4 +112,18 @@ EDITS = (
         "self.advance(now_ms)",
         f"{_UNIT}replication/test_produce_waits.py::test_it_names_the_replica_that_was_the_last_to_have_the_records",
     ),
+    Edit(
+        "controller_begins_a_trace_of_its_own",
+        "node._forwarded_log:ForwardedLog._record",
+        "tracer.record(name, span, parent, ",
+        "tracer.record(name, span, None, ",
+        "unit/raftctl/node/test_followed_requests.py::test_one_trace_spans_broker_and_controller",
+    ),
+    Edit(
+        "every_request_is_traced",
+        "tracing._spans:Tracer.sample",
+        "self._random.random() >= self._ratio",
+        "self._ratio == 0",
+        "unit/raftctl/tracing/test_spans.py::test_a_share_of_requests_begins_a_trace",
+    ),
 )

@@ -24,6 +24,7 @@ from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
 from raftctl.security import Authorizer
 from raftctl.security.delegation_tokens import TokenSecret
+from raftctl.tracing import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -152,6 +153,8 @@ class ApiContext:
     quotas: ClientQuotas
     listener_configs: ConfigCheck | None = None
     """Without it nothing is checked before it is forwarded."""
+    tracer: Tracer | None = None
+    """None while traces are off."""
     authorizer: Authorizer | None = None
     """Without one everybody may do everything."""
     token_secret: TokenSecret | None = None

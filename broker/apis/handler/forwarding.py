@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.apis.handler import authorization
 from raftctl.metadata.requests.origin import Origin
+from raftctl.tracing import SpanKind
 
 if TYPE_CHECKING:
     from broker.apis.handler._context import ApiContext
@@ -27,14 +28,19 @@ async def ask_controller(
     KafkaError(REQUEST_TIMED_OUT) if no controller answers in time.
     """
     loop, client = asyncio.get_running_loop(), request.context
-    origin = Origin(client.request_id) if client.request_id else None
+    tracer, trace = context.tracer, client.trace
+    span = None if tracer is None or trace is None else tracer.child(trace)
+    origin = None
+    if client.request_id or span is not None:
+        origin = Origin(client.request_id, "" if span is None else span.traceparent)
     change = replace(change, requester=authorization.requester_of(request), origin=origin)
-    began = loop.time()
+    name, began = type(change).__name__, loop.time()
     try:
         return await context.controller.call(change, timeout_ms)
     finally:
-        waited_ms = (loop.time() - began) * 1000
+        ended = loop.time()
+        waited_ms = (ended - began) * 1000
         client.waited_for = f"{waited_ms:.0f} ms for the active controller"
-        context.log.debug(
-            "request_forwarded", request=type(change).__name__, waited_ms=round(waited_ms, 3)
-        )
+        context.log.debug("request_forwarded", request=name, waited_ms=round(waited_ms, 3))
+        if tracer is not None and span is not None:
+            tracer.record(f"ask {name}", span, trace, began, ended, {}, SpanKind.CLIENT)

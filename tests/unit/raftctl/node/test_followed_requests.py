@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -13,13 +14,17 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from jepsen.simulator.cluster import CONTROLLER_PORT, Observer, SimCluster
 from jepsen.simulator.world import World
+from raftctl.node import _node as node_module
 from raftctl.runtime.connector import LoopConnector
+from raftctl.tracing import TraceContext, Tracer
+from raftctl.tracing._spans import Span
 from tests.simulation.cluster_scenarios import all_brokers_active
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jepsen.simulator.world import SimRuntime
+    from raftctl.config import NodeConfig
 
 pytestmark = pytest.mark.req("O2")
 LATE_S = 0.6
@@ -116,6 +121,93 @@ def test_a_slow_produce_names_the_follower_that_was_late(world: World) -> None:
     )
     assert found is not None, why
     assert LATE_S * 900 < int(found[1]) < LATE_S * 2_000
+
+
+class Spans(list[Span]):
+    """In place of a collector: all spans of all nodes, all of which are traced."""
+
+    def start(self, config: NodeConfig, runtime: SimRuntime, log: object) -> SimpleNamespace:
+        loop = asyncio.get_running_loop()
+        node = str(config.node_id)
+
+        def export(span: Span) -> None:
+            self.append(span._replace(attributes={**span.attributes, "node": node}))
+
+        async def stop() -> None:
+            pass
+
+        tracer = Tracer(1.0, runtime.random, loop.time, runtime.wall_ms, export)
+        return SimpleNamespace(tracer=tracer, stop=stop)
+
+    def named(self, name: str) -> Span:
+        """The one span of that name."""
+        (found,) = [one for one in self if one.name == name]
+        return found
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
+    made = Spans()
+    monkeypatch.setattr(node_module, "start_tracing", made.start)
+    return made
+
+
+def test_one_trace_spans_broker_and_controller(world: World, spans: Spans) -> None:
+    cluster = SimCluster(world, controllers=1, brokers=1)
+    cluster.start_all()
+
+    async def operator(runtime: SimRuntime) -> None:
+        await Observer(cluster).wait_for(all_brokers_active(cluster))
+        await create_topic(cluster, 1)
+
+    async def scenario() -> None:
+        await world.start("operator", operator).done
+
+    world.run(scenario())
+    whole = spans.named("CREATE_TOPICS")
+    asked = spans.named("ask CreateTopicsRequest")
+    served = spans.named("CreateTopicsRequest")
+    commit = spans.named("quorum commit")
+    remote = [one for one in spans if one.name == "remote" and one.parent == whole.context]
+    assert [one.attributes["node"] for one in (whole, asked, served, commit)] == [
+        "1",
+        "1",
+        "101",
+        "101",
+    ]
+    assert (whole.parent, asked.parent) == (None, whole.context)
+    assert (served.parent, commit.parent) == (asked.context, served.context)
+    assert len({one.context.trace_id for one in (whole, asked, served, commit)}) == 1
+    assert len(remote) == 1
+    assert whole.began_ns <= asked.began_ns <= asked.ended_ns <= whole.ended_ns
+    assert commit.ended_ns == served.ended_ns
+    assert whole.attributes["raftctl.request_id"] == served.attributes["raftctl.request_id"]
+    assert len({one.context.span_id for one in spans}) == len(spans)
+
+
+def test_a_request_over_http_continues_the_trace_of_its_client(world: World, spans: Spans) -> None:
+    cluster = SimCluster(world, controllers=1, brokers=0)
+    cluster.start_all()
+    parent = TraceContext(0xA1, 0xB2)
+
+    async def operator(runtime: SimRuntime) -> None:
+        (name,) = cluster.controller_names
+        async with aiohttp.ClientSession(connector=LoopConnector()) as session:
+            for sent in (parent.traceparent, parent.traceparent[:-2] + "00", "nonsense"):
+                headers = {"traceparent": sent}
+                url = f"http://{name}:{CONTROLLER_PORT}/nowhere"
+                async with session.get(url, headers=headers) as answer:
+                    await answer.read()
+
+    async def scenario() -> None:
+        await asyncio.sleep(1)
+        await world.start("operator", operator).done
+
+    world.run(scenario())
+    followed, begun = [one for one in spans if one.name.startswith("GET")]
+    assert (followed.parent, followed.context.trace_id) == (parent, parent.trace_id)
+    assert followed.attributes["http.response.status_code"] == 404
+    assert begun.parent is None
 
 
 def test_requests_over_http_have_an_id_that_is_echoed(world: World) -> None:

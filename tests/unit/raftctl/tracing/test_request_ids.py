@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from raftctl.tracing import Named, RequestIds, add_request_id, follow, followed_id, is_request_id
+from raftctl.tracing import Named, RequestIds, add_request_id, follow, is_request_id
+from raftctl.tracing._request_ids import followed_id
 
 START_MS = 0x19A7C3
 pytestmark = pytest.mark.req("O2")
