@@ -114,9 +114,11 @@ def _given_ids() -> Any:
         trace_id = span_id = 0
 
         def generate_trace_id(self) -> int:
+            """See `IdGenerator`."""
             return self.trace_id
 
         def generate_span_id(self) -> int:
+            """See `IdGenerator`."""
             return self.span_id
 
     return GivenIds()
@@ -131,6 +133,7 @@ def _http_exporter(endpoint: str) -> Any:
         ends = gives_up = False
 
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            """See `SpanExporter`."""
             if self.gives_up:
                 return SpanExportResult.FAILURE
             result = super().export(spans)

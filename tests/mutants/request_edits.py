@@ -87,8 +87,8 @@ EDITS = (
     Edit(
         "controller_is_not_told_which_request_it_is",
         "broker.apis.handler.forwarding:ask_controller",
-        "Origin(client.request_id)",
-        'Origin("")',
+        "Origin(client.request_id, ",
+        'Origin("", ',
         "unit/raftctl/node/test_followed_requests.py::test_a_creation_is_followed_from_the_broker_to_the_controller",
     ),
     Edit(
