@@ -49,12 +49,8 @@ from raftctl.node._registrations import (
     ControllerRegistrar,
     VoterEndpoint,
 )
-<<<<<<< HEAD
-from raftctl.plugins import BrokerContext, LazyBrokerClient, load_broker
-=======
 from raftctl.node._traces import start_tracing
-from raftctl.plugins import BrokerContext, load_broker
->>>>>>> 01096d9d (tracing: OpenTelemetry traces as an extra, from the client's request to the quorum's commit)
+from raftctl.plugins import BrokerContext, LazyBrokerClient, load_broker
 from raftctl.quorum import (
     Peers,
     RaftDriver,
@@ -555,13 +551,8 @@ class Node:
             return
         listener = await self._http_listener(address, replica, loader, (b"", 0))
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
-<<<<<<< HEAD
-        number_requests(app, self._request_ids)
-        app.add_routes(HealthApi(self.metrics, self._readiness(driver, loader)).routes())
-=======
         number_requests(app, self._request_ids, self.tracer)
-        app.add_routes(HealthApi(self.metrics, is_ready).routes())
->>>>>>> 01096d9d (tracing: OpenTelemetry traces as an extra, from the client's request to the quorum's commit)
+        app.add_routes(HealthApi(self.metrics, self._readiness(driver, loader)).routes())
         console.mount(app)
         runner, port = await start_http(
             app, address.host, address.port, key="http.listener", wrap=listener.wrap
