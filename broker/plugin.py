@@ -18,7 +18,7 @@ from broker.envelopes import EnvelopeClient, Envelopes, LocalBroker
 from broker.groups import group_coordinator, loaded_groups
 from broker.groups.requests import ForgetTopics
 from broker.lag import EndOffsets, GroupLag, PartitionOffsets
-from broker.log import LogManager, dump
+from broker.log import LogManager, LogMetrics, dump
 from broker.log.settings import log_settings
 from broker.metrics import BrokerState, RequestSpans, RequestTimes
 from broker.protocol.codec import compile_newest
@@ -104,6 +104,7 @@ class KafkaBroker:
         logs = LogManager(context.runtime, config.log_dirs, defaults, context.fail, settings)
         self.replicas = ReplicaManager(context, logs)
         """For others to read only."""
+        LogMetrics(logs, context.runtime.files, context.metrics)
         ReplicaMetrics(self.replicas, config.metrics_partitions, context.metrics)
         self._metadata = MetadataCache()
         self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)

@@ -4,6 +4,7 @@
 and deletes them, and keeps them in shape: flushes, checkpoints, retention, compaction. The
 layers below it, each importing only those under it:
 
+    LogMetrics        what a scrape asks about the directories
     LogManager
     LogCleaner        compaction (`_cleaner`)
     directories       one log directory: its logs, its worker, its checkpoints; KIP-113 moves
@@ -31,8 +32,10 @@ KIP-107, KIP-112, KIP-113, KIP-279, KIP-534.
 """
 
 from broker.log._log_manager import LogListener, LogManager
+from broker.log._log_metrics import LogMetrics
 
 __all__ = [
     "LogListener",
     "LogManager",
+    "LogMetrics",
 ]

@@ -34,6 +34,7 @@ Source: Apache Kafka's LogCleaner and Cleaner, KIP-534 (delete horizon), KIP-58 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import deque
 from dataclasses import dataclass
@@ -475,6 +476,24 @@ class LogCleaner:
         self._refused: dict[PartitionLog, int] = {}
         """The logs that cannot be compacted, with the offset beyond which another attempt is made.
         """
+        self._last_run_at: float | None = None
+        """When logs were last looked at, by the loop's clock."""
+        self.last_dirtiest = 0.0
+        """The largest share of a log that waited for compaction then."""
+        self.last_seconds = 0.0
+        """How long the last compaction took."""
+        self.last_kept = 0.0
+        """The share of its bytes that it left."""
+
+    @property
+    def seconds_since_last_run(self) -> float:
+        """The time since logs were last looked at; 0 before the first time."""
+        last = self._last_run_at
+        return 0.0 if last is None else asyncio.get_running_loop().time() - last
+
+    def uncleanable(self, directory: LogDirectory) -> int:
+        """Return how many logs of a directory cannot be compacted."""
+        return sum(directory.logs.get(log.partition) is log for log in self._refused)
 
     async def clean(self) -> None:
         """Compact until no log is dirty enough.
@@ -492,6 +511,8 @@ class LogCleaner:
     def _dirtiest(self) -> tuple[LogDirectory, PartitionLog, Dirt] | None:
         best: tuple[LogDirectory, PartitionLog, Dirt] | None = None
         now_ms = self._runtime.wall_ms()
+        self._last_run_at = asyncio.get_running_loop().time()
+        self.last_dirtiest = 0.0
         for directory in self._directories:
             for partition in sorted(directory.logs) if directory.offline is None else ():
                 log = directory.logs[partition]
@@ -501,6 +522,7 @@ class LogCleaner:
                     dirt = self._dirt(directory, log, now_ms)
                 except KafkaError:
                     continue  # The log has taken its directory offline.
+                self.last_dirtiest = max(self.last_dirtiest, dirt.ratio)
                 due = dirt.overdue or dirt.ratio >= log.config.min_cleanable_dirty_ratio
                 if dirt.ratio == 0 or not due or self._refused.get(log) == dirt.end_offset:
                     continue
@@ -521,6 +543,7 @@ class LogCleaner:
     async def _compact(self, directory: LogDirectory, log: PartitionLog, dirt: Dirt) -> None:
         buffer_bytes = self._settings.cleaner_dedupe_buffer_bytes
         now_ms, before = self._runtime.wall_ms(), log.size
+        begun_at = asyncio.get_running_loop().time()
         cleaning = Cleaning(
             self._runtime.files, log, dirt, now_ms=now_ms, buffer_bytes=buffer_bytes
         )
@@ -544,6 +567,8 @@ class LogCleaner:
             return
         invariant(cleaning.end_offset <= dirt.end_offset, "no more is compacted than was decided")
         directory.cleaned[log.partition] = cleaning.end_offset
+        self.last_seconds = asyncio.get_running_loop().time() - begun_at
+        self.last_kept = log.size / before if before else 1.0
         bind_log(self._runtime, logger="broker.log").info(
             "log_compacted",
             partition=str(log.partition),

@@ -27,7 +27,7 @@ from broker.log.directories import (
     load,
     recover_moves,
 )
-from broker.log.partition_log import create_log
+from broker.log.partition_log import FlushTimes, create_log
 from broker.log.settings import LogSettings
 from broker.types import LogDirectoryFacts, LogFacts
 from raftctl.errors import ErrorCode, KafkaError, invariant
@@ -264,6 +264,7 @@ class LogManager:
         self._fail = fail
         self._settings = settings or LogSettings()
         self._listener = LogListener()
+        self.flush_times = FlushTimes()
         self._directories = [
             LogDirectory(
                 runtime.files,
@@ -271,6 +272,7 @@ class LogManager:
                 runtime.worker(f"log-{number}"),
                 self._went_offline,
                 runtime.wall_ms,
+                self.flush_times,
             )
             for number, path in enumerate(directories)
         ]
@@ -390,6 +392,11 @@ class LogManager:
     def partitions(self) -> list[TopicPartition]:
         """Every partition that has a log, sorted."""
         return sorted(self._home)
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """Those of `log.dirs`, in their order."""
+        return self._directories
 
     @property
     def offline_directories(self) -> list[str]:

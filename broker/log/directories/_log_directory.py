@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import checkpoints
-from broker.log.partition_log import Flusher, fsync_marker, open_log
+from broker.log.partition_log import Flusher, FlushTimes, fsync_marker, open_log
 from broker.types import TopicPartition
 from raftctl.errors import KafkaError, invariant
 from raftctl.runtime import Slices
@@ -68,11 +68,13 @@ class LogDirectory:
         worker: Worker,
         failed: Callable[[LogDirectory, BaseException], None],
         wall_ms: Callable[[], int],
+        flush_times: FlushTimes,
     ) -> None:
+        """`flush_times` counts the flushes of all directories."""
         self.path = path
         self.worker = worker
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.flusher = Flusher(worker, self.fail)
+        self.flusher = Flusher(worker, self.fail, flush_times)
         self.cleaned: Offsets = {}
         """The offset up to which each log is compacted."""
         self.leaving: dict[TopicPartition, None] = {}
@@ -82,6 +84,7 @@ class LogDirectory:
         """The broker epoch in which the directory was closed cleanly before it was loaded."""
         self.offline: BaseException | None = None
         """The error for which the directory serves nothing; None while it is online."""
+        self._flush_times = flush_times
         self._files = files
         self._failed = failed
         self._wall_ms = wall_ms
@@ -163,7 +166,9 @@ class LogDirectory:
         try:
             plan = log.flush_plan(rolled_only=rolled_only, closing=closing)
             if plan is not None:
+                begun_at = asyncio.get_running_loop().time()
                 await (worker or self.worker).submit(plan.run)
+                self._flush_times.add(asyncio.get_running_loop().time() - begun_at)
                 log.flushed(plan)
         except (OSError, KafkaError) as error:
             # The files of a log that was deleted meanwhile may be gone.

@@ -27,11 +27,12 @@ node in the simulator. Production checks only where a state changes, since it re
 Source: Apache Kafka's UnifiedLog and LogLoader, KIP-101 and KIP-279 (leader epochs), KIP-107.
 """
 
-from broker.log.partition_log._flush import Flusher
+from broker.log.partition_log._flush import Flusher, FlushTimes
 from broker.log.partition_log._opening import create_log, open_log
 from broker.log.partition_log._partition_log import PartitionLog
 
 __all__ = [
+    "FlushTimes",
     "Flusher",
     "PartitionLog",
     "create_log",

@@ -20,12 +20,16 @@ from broker.log.partition_log import fsync_marker
 from broker.log.producers import producer_snapshot
 from broker.log.segments import Segment, segment_path
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.metrics import Distribution, Meter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.log.producers import Producer
     from raftctl.runtime.api import FileSystem, Worker
+
+
+_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +215,30 @@ class Durability:
             raise
 
 
+class FlushTimes:
+    """How many flushes there were, and how long they took."""
+
+    def __init__(self) -> None:
+        self.meter = Meter()
+        self.durations = Distribution()
+        """Microseconds."""
+
+    def add(self, seconds: float) -> None:
+        """Count a flush that was carried out."""
+        self.meter.count += 1
+        self.durations.add(int(seconds * _US))
+
+
 class Flusher:
     """Makes logs durable up to an offset, one flush at a time for each log."""
 
-    def __init__(self, worker: Worker, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, worker: Worker, failed: Callable[[BaseException], None], times: FlushTimes
+    ) -> None:
         """`failed` is called when the disk refuses; waiting callers get KAFKA_STORAGE_ERROR."""
         self._worker = worker
         self._failed = failed
+        self._times = times
         self._waiting: dict[Flushable, deque[tuple[int, asyncio.Future[None]]]] = {}
 
     def through(self, log: Flushable, offset: int) -> asyncio.Future[None]:
@@ -263,9 +284,12 @@ class Flusher:
         except KafkaError as error:
             self._refuse(log, error)
             return
-        running.add_done_callback(lambda done: self._flushed(log, plan, done))
+        begun_at = asyncio.get_running_loop().time()
+        running.add_done_callback(lambda done: self._flushed(log, plan, begun_at, done))
 
-    def _flushed(self, log: Flushable, plan: FlushPlan, done: asyncio.Future[None]) -> None:
+    def _flushed(
+        self, log: Flushable, plan: FlushPlan, begun_at: float, done: asyncio.Future[None]
+    ) -> None:
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
             text = f"cannot flush {log.directory}: {error or 'stopped'}"
@@ -273,6 +297,7 @@ class Flusher:
             if error is not None:
                 self._failed(error)
             return
+        self._times.add(asyncio.get_running_loop().time() - begun_at)
         if log.offline is not None:
             # Another flush failed before: what this one synced may have been lost by then.
             self._refuse(log, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.offline))
