@@ -151,6 +151,12 @@ RUNS: dict[str, Run] = {
         "python -m tests.bench.security.main --output out/bench-security.json"
         " [--only ONLY] [--rules RULES]",
     ),
+    "bench-metrics": run(
+        "what a scrape costs, and counting",
+        "10 min",
+        "python -m tests.bench.metrics.main --output out/bench-metrics.json"
+        " [--only ONLY] [--turns TURNS]",
+    ),
     "bench-spark": run(
         "generated histories judged on Spark; needs Java",
         "hours",

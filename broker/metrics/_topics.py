@@ -110,6 +110,8 @@ RANKED_TICKS = 60
 """Five minutes: after so long topics are compared again."""
 RANKED_MAX = 1_000
 """Before the first scrape nobody knows how many fit."""
+_AT_ONCE = 500
+"""Topics that are compared: a fraction of a millisecond."""
 _NOTHING = (0,) * len(OF_TOPICS)
 
 
@@ -268,10 +270,12 @@ class TopicMetrics:
         self._ticks = 0
         slices = Slices()
         grown: dict[str, int] = {}
-        for topic, counts in list(self._topics.items()):
-            total = counts.bytes_in + counts.bytes_out
-            grown[topic] = total - counts.ranked_bytes
-            counts.ranked_bytes = total
+        topics = list(self._topics.items())
+        for first in range(0, len(topics), _AT_ONCE):
+            for topic, counts in topics[first : first + _AT_ONCE]:
+                total = counts.bytes_in + counts.bytes_out
+                grown[topic] = total - counts.ranked_bytes
+                counts.ranked_bytes = total
             await slices.rest()
         self._ranked = nlargest(2 * self._limit, grown, key=grown.__getitem__)
 

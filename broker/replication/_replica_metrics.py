@@ -21,29 +21,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from broker.replication._replica_manager import ReplicaManager
+    from broker.replication.fetcher import Fetchers
     from broker.replication.partition import Partition
     from raftctl.metrics import Metrics
 
 _MANAGER = "kafka_server_replicamanager"
 CONDITIONS = {
-    gauge(f"{_MANAGER}_leadercount", "Partitions that this broker leads."): Condition.LEADS,
-    gauge(
+    Condition.LEADS: gauge(f"{_MANAGER}_leadercount", "Partitions that this broker leads."),
+    Condition.UNDER_REPLICATED: gauge(
         f"{_MANAGER}_underreplicatedpartitions",
         "Partitions led here with a replica that is not in sync.",
-    ): Condition.UNDER_REPLICATED,
-    gauge(
+    ),
+    Condition.UNDER_MIN_ISR: gauge(
         f"{_MANAGER}_underminisrpartitioncount",
-        "Partitions led here with fewer replicas in sync than `min.insync.replicas`.",
-    ): Condition.UNDER_MIN_ISR,
-    gauge(
+        "Partitions led here with too few replicas in sync for acks=all.",
+    ),
+    Condition.AT_MIN_ISR: gauge(
         f"{_MANAGER}_atminisrpartitioncount",
-        "Partitions led here with just as many replicas in sync as `min.insync.replicas`.",
-    ): Condition.AT_MIN_ISR,
-    gauge(
+        "Partitions led here with just enough replicas in sync for acks=all.",
+    ),
+    Condition.REASSIGNING: gauge(
         f"{_MANAGER}_reassigningpartitions", "Partitions led here that are being reassigned."
-    ): Condition.REASSIGNING,
+    ),
 }
-"""Each with the condition of the replicas that it counts."""
+"""Each with the metric that counts its replicas."""
 PARTITIONS = gauge(f"{_MANAGER}_partitioncount", "Replicas on this broker.")
 OFFLINE = gauge(
     f"{_MANAGER}_offlinereplicacount", "Replicas on this broker whose log directory has failed."
@@ -72,6 +73,8 @@ WATCHED = gauge(
 WITHOUT_SERIES = gauge(
     "raftctl_metrics_partitions_without_series", "Replicas that are counted as (other)."
 )
+_AT_ONCE = 100
+"""Replicas of the walk: a fraction of a millisecond."""
 _ALL_FETCHERS = "Replica"
 """The client id under which Apache Kafka has the sums over fetchers."""
 
@@ -132,17 +135,18 @@ class _Sums:
     producers: int = 0
     lag_max: int = 0
 
-    def add(self, replica: Partition, lag: int) -> None:
-        """Add a replica, which lacks so many committed records."""
-        log, state = replica.log, replica.state
-        self.size += log.size
-        self.segments += log.segment_count
-        self.producers += len(log.producers)
-        if state.is_leader:
-            self.replicas += len(state.replicas)
-            self.in_sync += len(state.isr)
-        elif lag > self.lag_max:
-            self.lag_max = lag
+    def add(self, replicas: Iterable[Partition], fetchers: Fetchers) -> None:
+        """Add replicas, and how far `fetchers` are behind with them."""
+        for replica in replicas:
+            log, state = replica.log, replica.state
+            self.size += log.size
+            self.segments += log.segment_count
+            self.producers += len(log.producers)
+            if state.is_leader:
+                self.replicas += len(state.replicas)
+                self.in_sync += len(state.isr)
+            elif (copied := fetchers.lag_of(replica.partition)) is not None:
+                self.lag_max = max(self.lag_max, copied[1])
 
 
 class ReplicaMetrics:
@@ -161,16 +165,15 @@ class ReplicaMetrics:
         """Sum up what no change is followed of: sizes, and how far replicas lag."""
         sums = _Sums()
         slices = Slices()
-        lag_of = self._replicas.fetchers.lag_of
-        for replica in list(self._replicas.partitions.values()):
-            copied = lag_of(replica.partition)
-            sums.add(replica, 0 if copied is None else copied[1])
+        replicas = list(self._replicas.partitions.values())
+        for first in range(0, len(replicas), _AT_ONCE):
+            sums.add(replicas[first : first + _AT_ONCE], self._replicas.fetchers)
             await slices.rest()
         self._sums = sums
 
     def _collect(self) -> Iterator[Family]:
         replicas = self._replicas
-        for metric, condition in CONDITIONS.items():
+        for condition, metric in CONDITIONS.items():
             yield single(metric, replicas.conditions.count(condition))
         yield single(PARTITIONS, len(replicas.partitions))
         offline = replicas.conditions.count(Condition.OFFLINE)

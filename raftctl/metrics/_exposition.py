@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric as ExposedFamily
 
-_SAMPLES_AT_ONCE = 200
-"""One to two milliseconds."""
+_SAMPLES_AT_ONCE = 100
+"""Less than a millisecond."""
 _HEAD_LINES = 2
 """What a metric is for, and its kind."""
 

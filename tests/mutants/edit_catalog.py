@@ -18,6 +18,7 @@ from tests.mutants import (
     http_edits,
     invariant_edits,
     lease_edits,
+    metrics_edits,
     monitoring_edits,
     node_edits,
     quorum_edits,
@@ -58,4 +59,5 @@ EDITS = (
     *harness_edits.EDITS,
     *hostile_edits.EDITS,
     *envelope_edits.EDITS,
+    *metrics_edits.EDITS,
 )

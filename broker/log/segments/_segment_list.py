@@ -69,7 +69,7 @@ class SegmentList:
     @property
     def size(self) -> int:
         """Bytes of batches."""
-        return sum(one.size for one in self._segments)
+        return sum([one.size for one in self._segments])
 
     def invariants(self) -> None:
         """Check that the segments follow each other, and each of them."""

@@ -37,7 +37,6 @@ pytestmark = pytest.mark.req("O1")
 
 BATCH = make_batch([b"v", b"w"])
 Labels = tuple[str, ...]
-BY_CONDITION = {condition: metric for metric, condition in names.CONDITIONS.items()}
 REST = (OTHERS, OTHERS)
 
 
@@ -85,7 +84,7 @@ async def test_a_leader_counts_what_its_isr_lacks() -> None:
         async def check(**changed: int) -> None:
             expected.update({Condition[name]: value for name, value in changed.items()})
             for condition, value in expected.items():
-                assert await scraped.value(BY_CONDITION[condition]) == value, condition
+                assert await scraped.value(names.CONDITIONS[condition]) == value, condition
 
         await check()
         world.set_isr(1, 2)
@@ -116,12 +115,12 @@ async def test_a_reassignment_is_counted_until_it_ends_and_lacks_nobody() -> Non
             TOPIC_ID, 0, replicas=(1, 2, 3), isr=(1, 2), adding_replicas=(3,)
         )
         world.controller.commit(change)
-        assert await scraped.value(BY_CONDITION[Condition.REASSIGNING]) == 1
-        assert await scraped.value(BY_CONDITION[Condition.UNDER_REPLICATED]) == 0
+        assert await scraped.value(names.CONDITIONS[Condition.REASSIGNING]) == 1
+        assert await scraped.value(names.CONDITIONS[Condition.UNDER_REPLICATED]) == 0
         world.controller.commit(
             PartitionChangeRecord(TOPIC_ID, 0, isr=(1, 2, 3), adding_replicas=())
         )
-        assert await scraped.value(BY_CONDITION[Condition.REASSIGNING]) == 0
+        assert await scraped.value(names.CONDITIONS[Condition.REASSIGNING]) == 0
 
 
 @pytest.mark.req("N4")
@@ -277,7 +276,7 @@ async def test_a_replica_whose_directory_failed_is_offline() -> None:
         node.append(BATCH)
         await asyncio.sleep(0)
         assert await scraped.value(names.OFFLINE) == 1
-        assert await scraped.value(BY_CONDITION[Condition.LEADS]) == 1
+        assert await scraped.value(names.CONDITIONS[Condition.LEADS]) == 1
         assert node.replicas.conditions.problems(10) == [P0]
         world.elect(2)
         assert await scraped.value(names.OFFLINE) == 1

@@ -1,0 +1,1 @@
+"""What metrics cost: the time of a scrape, and of counting on hot paths (row O1)."""
