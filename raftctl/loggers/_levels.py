@@ -70,6 +70,22 @@ class LogLevels:
             name = _parent(name)
         return self._own[name]
 
+    def alter(self, changes: Mapping[str, Level | None]) -> None:
+        """Set levels by the names of loggers, None unsets one; all or none.
+
+        Raises what `set` and `unset` raise.
+        """
+        for name, level in changes.items():
+            if level is None:
+                self.check_unset(name)
+            else:
+                self.check_name(name)
+        for name, level in changes.items():
+            if level is None:
+                self.unset(name)
+            else:
+                self.set(name, level)
+
     def set(self, name: str, level: Level) -> None:
         """Give a logger a level. Raises KafkaError(INVALID_CONFIG) if there is no such logger."""
         self.check_name(name)

@@ -18,6 +18,7 @@ from raftctl.admin import (
     AdminApi,
     ControllerMetrics,
     HealthApi,
+    LoggersApi,
     PartitionCounts,
     Problem,
     Readiness,
@@ -408,8 +409,9 @@ class Node:
         health = HealthApi(self.metrics, self._readiness(driver, loader))
         ControllerMetrics(driver, loader, counts, service.times, self.metrics)
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
+        loggers = LoggersApi(config.node_id, self._log)
         number_requests(app, self._request_ids, self.tracer)
-        app.add_routes((*health.routes(), *api.routes()))
+        app.add_routes((*health.routes(), *api.routes(), *loggers.routes()))
         self._mount_kv(app, service, driver, loader, peers)
         console.mount(app)
         rpc.mount(app)
@@ -553,6 +555,7 @@ class Node:
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         number_requests(app, self._request_ids, self.tracer)
         app.add_routes(HealthApi(self.metrics, self._readiness(driver, loader)).routes())
+        app.add_routes(LoggersApi(self.config.node_id, self._log).routes())
         console.mount(app)
         runner, port = await start_http(
             app, address.host, address.port, key="http.listener", wrap=listener.wrap

@@ -13,7 +13,7 @@ from raftctl.loggers import Level, LogLevels, read_level
 from raftctl.metadata.requests.admin import AlterOperation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from broker.apis.handler import ApiContext
     from raftctl.metadata.requests.admin import ConfigAlteration, ConfigChange
@@ -45,22 +45,12 @@ def alter_levels(context: ApiContext, alteration: ConfigAlteration, *, validate_
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     levels = LogLevels.of(context.log)
-    changes = [(change.key, _level(levels, change)) for change in alteration.changes]
-    if not validate_only:
-        _apply(context, levels, changes)
-
-
-def _apply(
-    context: ApiContext, levels: LogLevels, changes: Sequence[tuple[str, Level | None]]
-) -> None:
-    for name, level in changes:
-        if level is None:
-            levels.unset(name)
-        else:
-            levels.set(name, level)
-        context.log.warning(
-            "log_level_changed", changed=name, to=levels.level(name).name, own=level is not None
-        )
+    changes = {change.key: _level(levels, change) for change in alteration.changes}
+    if validate_only:
+        return
+    levels.alter(changes)
+    for name in changes:
+        context.log.warning("log_level_changed", changed=name, to=levels.level(name).name)
 
 
 def _level(levels: LogLevels, change: ConfigChange) -> Level | None:
