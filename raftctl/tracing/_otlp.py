@@ -25,7 +25,8 @@ ENDPOINT = "tracing.otlp.endpoint"
 QUEUE_MAX = 2_048
 """Spans that wait; more are dropped."""
 BATCH_MAX = 256
-INTERVAL_MS = 1_000
+INTERVAL_MS = 5_000
+"""Between two batches: each is a request of HTTP, whatever is in it."""
 EXPORT_TIMEOUT_S = 2.0
 QUIET_S = 60.0
 """Between two lines about spans that were not exported."""
