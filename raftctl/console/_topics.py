@@ -204,7 +204,30 @@ class TopicViews:
             },
             name=lambda item: item[0],
         )
-        return await table.answer(sorted(moving), asked.fields, image.offset)
+        answer = await table.answer(sorted(moving), asked.fields, image.offset)
+        shown = [(row["topic"], row["partition"]) for row in answer["rows"]]
+        logs = await self._logs_of(asked.rights, shown)
+        rows = [
+            {**row, "progress": _progress(moving[item], logs.get(item))}
+            for item, row in zip(shown, answer["rows"], strict=True)
+        ]
+        return {**answer, "rows": rows}
+
+    async def _logs_of(
+        self, rights: Rights, items: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], PartitionLog]:
+        """Return the logs of partitions of several topics."""
+        numbers: dict[str, list[int]] = {}
+        for name, number in items:
+            numbers.setdefault(name, []).append(number)
+        found = await asyncio.gather(
+            *(self._logs.partition_logs(rights, name, some) for name, some in numbers.items())
+        )
+        return {
+            (name, number): log
+            for name, logs in zip(numbers, found, strict=True)
+            for number, log in logs.items()
+        }
 
     # --- partitions -------------------------------------------------------------------------------
 
@@ -288,10 +311,26 @@ def reassignment_row(topic: str, number: int, partition: PartitionImage) -> dict
     }
 
 
-def _progress(partition: PartitionImage) -> float:
-    """Return the share of the new replicas that are in sync; a move ends when all are."""
+def _progress(partition: PartitionImage, log: PartitionLog | None = None) -> float:
+    """Return the share of a move that is done, which ends when all new replicas are in sync.
+
+    A new replica counts by how much of the log it has, where the leader says so.
+    """
     adding = partition.adding_replicas
-    return sum(one in partition.isr for one in adding) / len(adding) if adding else 0.0
+    shares = [_share(partition, log, broker_id) for broker_id in adding]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def _share(partition: PartitionImage, log: PartitionLog | None, broker_id: int) -> float:
+    if broker_id in partition.isr:
+        return 1.0
+    if log is None or log.log_end is None or log.log_start is None:
+        return 0.0
+    end, whole = log.follower_ends.get(broker_id), log.log_end - log.log_start
+    if end is None or whole <= 0:
+        return 0.0
+    # Below 1 while it is not in sync: its end may be as of some moments ago.
+    return min(0.99, max(0.0, (end - log.log_start) / whole))
 
 
 def _leader(partition: PartitionImage) -> int | None:

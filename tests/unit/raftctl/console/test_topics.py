@@ -7,6 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from raftctl.console._topics import PartitionLog
+from raftctl.console.brokers import BrokerLogs
 from raftctl.metadata.acls import Operation, ResourceType
 from raftctl.metadata.records import (
     NO_LEADER,
@@ -21,6 +23,9 @@ from tests.kit.authorizing import ListedActions, RuledAuthorizer, rule
 from tests.unit.raftctl.console.served import broker, fence, partition, serving, topic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from raftctl.console.http import Rights
     from tests.unit.raftctl.console.served import Served
 
 pytestmark = pytest.mark.req("W1")
@@ -200,3 +205,20 @@ async def test_topics_of_a_requester_are_not_asked_for_again_and_again() -> None
         assert [str(who.principal) for who in by_name] == ["User:alice", "User:bob"]
         served.commit(*topic("new", partition(9)))
         assert (await served.get("topics", "User:alice"))["total"] == 3
+
+
+async def test_progress_of_a_move_is_by_what_the_new_replica_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def logs(
+        logs: BrokerLogs, rights: Rights, name: str, partitions: Sequence[int]
+    ) -> dict[int, PartitionLog]:
+        return {0: PartitionLog(None, 100, 300, 300, {2: 150, 3: 300})}
+
+    monkeypatch.setattr(BrokerLogs, "partition_logs", logs)
+    async with serving() as served:
+        moving = partition(1, 0, (1, 2, 3), isr=(1,), adding_replicas=(2, 3))
+        other = partition(1, 1, (1, 2, 3), isr=(1, 2), adding_replicas=(2, 3))
+        served.commit(*broker(1), *topic("orders", moving, other))
+        rows = (await served.get("reassignments"))["rows"]
+        assert [row["progress"] for row in rows] == [pytest.approx((0.25 + 0.99) / 2), 0.5]
