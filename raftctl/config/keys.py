@@ -126,8 +126,8 @@ class ListenerKeys(Section):
     )
     http_listener: OneListener = _key(
         None,
-        "Where a node that is only a broker serves HTTP, `NAME://host:port`: signs of life and "
-        "metrics. Controllers serve it on their own listener. Default: nowhere.",
+        "Where a node that is only a broker serves HTTP, `NAME://host:port`: signs of life, "
+        "metrics and the console. Controllers serve it on their own listener. Default: nowhere.",
         example="HTTP://127.0.0.1:9095",
     )
     advertised_listeners: Listeners = _key(
