@@ -36,6 +36,9 @@ class Double:
         self.world = world
         self.acted: list[tuple[str, Any]] = []
         """Name and body of each action."""
+        self.answering = asyncio.Event()
+        """Cleared, nothing is answered any more, as by a network that drops all packets."""
+        self.answering.set()
         self.refusal: dict[str, Any] | None = None
         """What the next action is refused with."""
         self.asked: list[str] = []
@@ -80,6 +83,7 @@ class Double:
         self.publish("quorum", self.world.quorum())
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
+        await self.answering.wait()
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         stream: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
@@ -98,6 +102,7 @@ class Double:
         return response
 
     async def _get(self, request: web.Request) -> web.Response:
+        await self.answering.wait()
         path = request.rel_url.raw_path.partition("/api/")[2]
         self.asked.append(path)
         parts = [unquote(part) for part in path.split("/")]

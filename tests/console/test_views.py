@@ -386,3 +386,14 @@ async def test_an_empty_table_fills_when_something_comes(page: Page) -> None:
         double.world.acls = rules
         double.changed(acls=True)
         await page.wait_text("User:analytics", ".tbody")
+
+
+async def test_a_network_that_drops_everything_is_noticed(page: Page) -> None:
+    """It ends no stream, so the page asks when no event has come for a while."""
+    async with serving(calm()) as double:
+        await page.goto(double.url)
+        await ready(page)
+        double.answering.clear()
+        await page.wait_text("Connection lost", "#connection", timeout_s=60)
+        double.answering.set()
+        await page.wait_text("Live", "#connection", timeout_s=60)

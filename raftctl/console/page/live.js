@@ -1,8 +1,12 @@
 // The one stream of events of this tab. It keeps the newest documents and nothing else.
 
+import { ask } from "./api.js";
+
 const RETRY_MIN_MS = 500;
 const RETRY_MAX_MS = 15000;
-const LONG_MS = 600000;
+const QUIET_MS = 15000; // without an event; then the node is asked whether it is still there
+const ANSWER_MS = 5000;
+const LONG_MS = 60000;
 
 export class Live {
   constructor() {
@@ -16,6 +20,7 @@ export class Live {
     this.retry = RETRY_MIN_MS;
     this.source = null;
     this.timer = 0;
+    setInterval(() => this.watch(), ANSWER_MS);
     document.addEventListener("visibilitychange", () => {
       if (document.visibilityState === "visible" && this.state === "lost") this.connect();
     });
@@ -37,16 +42,14 @@ export class Live {
     source.onerror = () => {
       source.close();
       if (this.source !== source) return;
-      // The node ends a stream after an hour, so that a login is looked at again: that is no loss yet.
+      // The node ends a stream after some minutes, so that a login is looked at again: that is no loss yet.
       const ended = this.state === "connected" && Date.now() - this.since > LONG_MS;
       this.since = Date.now();
       if (ended) {
         this.timer = setTimeout(() => this.connect(), 0);
         return;
       }
-      this.become("lost");
-      this.timer = setTimeout(() => this.connect(), this.retry * (0.75 + Math.random() / 2));
-      this.retry = Math.min(this.retry * 2, RETRY_MAX_MS);
+      this.lose();
     };
     for (const kind of ["overview", "quorum", "changed"])
       source.addEventListener(kind, (event) => {
@@ -55,6 +58,27 @@ export class Live {
         this.asOf = Date.now();
         this.publish(kind, document);
       });
+  }
+
+  lose() {
+    this.become("lost");
+    this.timer = setTimeout(() => this.connect(), this.retry * (0.75 + Math.random() / 2));
+    this.retry = Math.min(this.retry * 2, RETRY_MAX_MS);
+  }
+
+  // A network that drops what is sent ends no stream: a browser would wait for ever.
+  async watch() {
+    const source = this.source;
+    if (this.state !== "connected" || document.visibilityState !== "visible" || Date.now() - this.asOf < QUIET_MS) return;
+    try {
+      this.overview = await ask(["overview"], {}, AbortSignal.timeout(ANSWER_MS));
+      this.asOf = Date.now();
+      this.publish("overview", this.overview);
+    } catch {
+      if (this.source !== source || this.state !== "connected") return;
+      source.close();
+      this.lose();
+    }
   }
 
   become(state) {
