@@ -22,7 +22,7 @@ EDITS = (
         f"{_SERVER}Envelopes._open",
         'self._local.answer(bytes(body["request_data"]), requester)',
         'self._local.answer(bytes(body["request_data"]), sender)',
-        f"{_ENVELOPES}a_broker_answers_as_it_answers_the_requester[True]",
+        f"{_ENVELOPES}a_broker_answers_as_it_answers_the_requester[False]",
     ),
     Edit(
         "logins_travel_in_envelopes",
