@@ -364,7 +364,7 @@ async def test_each_action_asks_confirms_and_shows_a_refusal(page: Page) -> None
                 assert await page.js(f"{submit}.disabled"), name
                 await page.fill("dialog [name='$confirm']", confirm)
             refused = next(iter(fields), None)
-            sentence = f"{name}: User:operator may not do this."
+            sentence = f"User:operator may not do {name}."
             double.refusal = {"error": "DENIED", "message": sentence, "field": refused}
             await page.click("dialog button[type=submit]")
             await page.wait_text(sentence, "dialog")
