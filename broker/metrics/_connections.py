@@ -38,7 +38,7 @@ TOTALS = {
 RATES = {
     name: gauge(
         f"{metric.name.removesuffix('_total')}_rate",
-        f"{metric.says} A second, over a minute.",
+        f"{metric.says[:-1]}, a second, over a minute.",
         *_LABELS,
     )
     for name, metric in TOTALS.items()

@@ -23,7 +23,7 @@ TIMESTAMP = _metadata(
 )
 LAG = _metadata(
     "last_applied_record_lag_ms",
-    "Milliseconds since that timestamp; 0 before the first. The controller writes now and then.",
+    "Milliseconds since that timestamp, which the controller moves now and then; 0 before it.",
 )
 ERRORS = (
     _metadata(

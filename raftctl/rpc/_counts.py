@@ -29,7 +29,8 @@ TOTALS = {
 """By the meter that has them, as are the rates."""
 RATES = {
     name: gauge(
-        f"{metric.name.removesuffix('_total')}_rate", f"{metric.says} A second, over a minute."
+        f"{metric.name.removesuffix('_total')}_rate",
+        f"{metric.says[:-1]}, a second, over a minute.",
     )
     for name, metric in TOTALS.items()
 }

@@ -49,7 +49,7 @@ def test_replicas_that_lag_later_take_no_broker_out_of_service() -> None:
     node = Node()
     assert node.problems == []
     node.before_first = [OUT_OF_SYNC]
-    node.now_s += 1_000
+    node.now_s += GRACE_S + 1
     assert node.problems == []
 
 
