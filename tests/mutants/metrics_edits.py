@@ -23,7 +23,7 @@ EDITS = (
         "broker.metrics._topics:TopicMetrics._show",
         "own = self._own.pop(topic, _NOTHING)",
         "own = _NOTHING",
-        f"{_TOPICS}::test_no_series_falls_and_nothing_is_counted_twice",
+        f"{_TOPICS}::test_a_topic_that_gets_a_series_takes_nothing_from_the_others",
     ),
     Edit(
         "deleted_topic_comes_up_among_the_others",
