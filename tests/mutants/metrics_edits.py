@@ -8,7 +8,7 @@ _TOPICS = "unit/broker/metrics/test_topics.py"
 _REPLICAS = "unit/broker/replication/test_replica_metrics.py"
 _LOGS = "unit/broker/log/test_log_metrics.py"
 _REGISTRY = "unit/raftctl/metrics/test_registry.py"
-_SHOWN = "test_partitions_have_series_while_they_fit_and_sums_are_right"
+_SHOWN = "test_partitions_have_series_while_they_fit_and_sums_are_right[problem-9-shown1]"
 
 EDITS = (
     Edit(
