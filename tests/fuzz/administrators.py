@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as ConfluentPartition
@@ -213,6 +214,16 @@ NOBODY_SENDS: dict[int, dict[str, Any]] = {
     },
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": [0]}]},
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: {"client_instance_id": None},
+    ApiKey.PUSH_TELEMETRY: {
+        "client_instance_id": UUID(int=7),
+        # Of this instance, where there are no subscriptions.
+        "subscription_id": -725_132_327,
+        "terminating": False,
+        "compression_type": 0,
+        # A gauge "g" with a point.
+        "metrics": bytes.fromhex("0a14121212100a01672a0b0a0921000000000000f03f"),
+    },
     ApiKey.LIST_TRANSACTIONS: {
         "state_filters": [],
         "producer_id_filters": [],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.configs.client_metrics import CLIENT_METRICS_KEYS, validate_client_metrics
+from raftctl.metadata.configs.client_metrics import validate_client_metrics
 from raftctl.metadata.configs.dynamic import (
     BROKER_KEYS,
     CLUSTER_WIDE,
@@ -179,14 +179,15 @@ def _validate_of_broker(overrides: Mapping[str, str], *, one_broker: bool) -> No
 
 
 def _definition(resource_type: int, key: str, defaults: TopicConfig) -> tuple[bool, str]:
-    """Return whether the key is a list, and its value in force without an override."""
+    """Return whether the key is a list, and its value in force without an override.
+
+    Lists of client metrics are set as a whole, as with Apache Kafka.
+    """
     if resource_type == TOPIC_RESOURCE and key in TOPIC_KEYS:
         default = text_of(getattr(defaults, key.replace(".", "_")))
         return TOPIC_KEYS[key].type == ConfigType.LIST, default
     if resource_type == BROKER_RESOURCE and key in BROKER_KEYS:
         return BROKER_KEYS[key].type == ConfigType.LIST, text_of(BROKER_KEYS[key].default)
-    if resource_type == CLIENT_METRICS_RESOURCE and key in CLIENT_METRICS_KEYS:
-        return CLIENT_METRICS_KEYS[key].type == ConfigType.LIST, ""
     return False, ""
 
 

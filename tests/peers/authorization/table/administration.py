@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 ALTER, DESCRIBE = Operation.ALTER, Operation.DESCRIBE
 ALTER_CONFIGS, DESCRIBE_CONFIGS = Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS
-BROKER, CONFIGS_OF_GROUP = 4, 32
+BROKER, CLIENT_METRICS, CONFIGS_OF_GROUP = 4, 16, 32
 """Types of resources with configs."""
 NODE, NO_NODE = "1", 99
 NOBODY = "User:nobody"
@@ -28,6 +28,7 @@ def rows() -> Iterator[Row]:
     yield from _handshakes()
     yield from _rules()
     yield from _configs()
+    yield from _telemetry()
     yield from _quotas_and_users()
     yield from _tokens()
     yield from _replicas()
@@ -74,6 +75,25 @@ def _configs() -> Iterator[Row]:
         yield Row(ApiKey.ALTER_CONFIGS, ALTER_CONFIGS, resource, body)
         yield Row(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS, resource, body)
     yield Row(ApiKey.LIST_CONFIG_RESOURCES, DESCRIBE_CONFIGS, CLUSTER, {"resource_types": [2]})
+
+
+def _telemetry() -> Iterator[Row]:
+    """Client metrics, which any client may push."""
+    named = {"resource_type": CLIENT_METRICS, "resource_name": "$r"}
+    body: Body = {"resources": [{**named, "configuration_keys": ["metrics"]}]}
+    yield Row(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS, CLUSTER, body, "of client metrics")
+    body = {"resources": [{**named, "configs": []}], "validate_only": True}
+    alter = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    yield Row(alter, ALTER_CONFIGS, CLUSTER, body, "of client metrics")
+    yield Row(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, None, None, {"client_instance_id": None})
+    push: Body = {
+        "client_instance_id": None,
+        "subscription_id": 0,
+        "terminating": False,
+        "compression_type": 0,
+        "metrics": b"",
+    }
+    yield Row(ApiKey.PUSH_TELEMETRY, None, None, push)
 
 
 def _quotas_and_users() -> Iterator[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from broker.protocol.versions import ApiKey
 from tests.peers.differential.language import Ask, Body, Script, Step, prepare, since, topic
@@ -23,6 +24,8 @@ def scripts() -> Iterator[Script]:
     yield from _configs_told()
     yield from _configs_changed()
     yield from _configs_altered()
+    yield from _client_metrics()
+    yield from _loggers()
     yield from _acls()
     yield from _quotas()
     yield from _scram()
@@ -141,7 +144,7 @@ def _configs_changed() -> Iterator[Script]:
             ("consumer.session.timeout.ms", SET, "1"), kind=GROUP, name="$g"
         ),
         "empty group": changed(("consumer.session.timeout.ms", SET, "50000"), kind=GROUP, name=""),
-        "metrics": changed(("interval.ms", SET, "1000"), kind=METRICS, name="$m"),
+        "metrics": changed(("match", SET, "client_id=nobody"), kind=METRICS, name="$m"),
         "logger": changed(("kafka.nothing", SET, "INFO"), kind=LOGGER, name="1"),
         "kind 0": changed(keep, kind=0),
         "kind 99": changed(keep, kind=99),
@@ -157,6 +160,95 @@ def _configs_changed() -> Iterator[Script]:
             Ask("group after", DESCRIBE, described(GROUP, "$g"), [4]),
         ]
         yield Script(f"configs changed v{version}", [*topic("$t"), *asks, *after])
+
+
+def _client_metrics() -> Iterator[Script]:
+    def set_to(key: str, value: str, operation: int = SET) -> Body:
+        return changed((key, operation, value), kind=METRICS, name="$m")
+
+    cases: dict[str, Body] = {
+        # It matches nobody, so that scripts beside this one are asked for nothing.
+        "match": set_to("match", "client_id=nobody.*,client_source_port=1"),
+        "metrics": set_to("metrics", "org.apache.kafka.producer."),
+        "more metrics": set_to("metrics", "b", APPEND),
+        "fewer metrics": set_to("metrics", "b", SUBTRACT),
+        "interval": set_to("interval.ms", "1000"),
+        "interval too short": set_to("interval.ms", "99"),
+        "interval too long": set_to("interval.ms", "3600001"),
+        "interval of words": set_to("interval.ms", "soon"),
+        "match of one word": set_to("match", "client_id"),
+        "match of nothing": set_to("match", "client_id="),
+        "match twice": set_to("match", "client_id=a=b"),
+        "match of a broken pattern": set_to("match", "client_id=("),
+        "match of an unknown attribute": set_to("match", "principal=a"),
+        "unknown": set_to("no.such.thing", "1"),
+        "empty name": changed(("metrics", SET, "a"), kind=METRICS, name=""),
+    }
+    told = [
+        Ask("told", DESCRIBE, described(METRICS, "$m", include_synonyms=True)),
+        Ask("some told", DESCRIBE, described(METRICS, "$m", ["interval.ms"])),
+        Ask("none told", DESCRIBE, described(METRICS, "$n")),
+        Ask("empty name told", DESCRIBE, described(METRICS, "")),
+        Ask("listed", RESOURCES, {"resource_types": [METRICS]}, mine=True),
+    ]
+    asks = [Ask(name, CHANGE, body, [1]) for name, body in cases.items()]
+    gone = changed(
+        ("interval.ms", DELETE, None),
+        ("match", DELETE, None),
+        ("metrics", DELETE, None),
+        kind=METRICS,
+        name="$m",
+    )
+    ended = [Ask("gone", CHANGE, gone, [1]), Ask("listed no more", RESOURCES, {}, mine=True)]
+    yield Script("client metrics", [*asks, *told, *ended])
+    yield Script("telemetry", list(_telemetry()))
+
+
+def _telemetry() -> Iterator[Step]:
+    """What a client without subscriptions is told; its id is as in no other script.
+
+    A change of any subscription, by scripts beside this one, makes both forget when it asked.
+    """
+    instance = UUID("5a3c8f1e-0000-4000-8000-00000000007a")
+    push: Body = {
+        "client_instance_id": instance,
+        "subscription_id": 1,
+        "terminating": False,
+        "compression_type": 0,
+        "metrics": b"",
+    }
+    ask, pushes = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
+    yield Ask("pushes first", pushes, push)
+    yield Ask("asks after it", ask, {"client_instance_id": instance})
+    yield Ask("pushes to another subscription", pushes, push)
+    yield Ask("pushes of nobody", pushes, {**push, "client_instance_id": None})
+    yield Ask("pushes of a reserved id", pushes, {**push, "client_instance_id": UUID(int=1)})
+    yield Ask("ends", pushes, {**push, "terminating": True})
+
+
+def _loggers() -> Iterator[Script]:
+    def of_root(*change: tuple[int, str | None], name: str = "1") -> Body:
+        configs = [("root", operation, value) for operation, value in change]
+        return changed(*configs, kind=LOGGER, name=name)
+
+    cases: dict[str, Body] = {
+        "checked": {**of_root((SET, "INFO")), "validate_only": True},
+        "unknown level": of_root((SET, "LOUD")),
+        "lower case": of_root((SET, "info")),
+        "unset root": of_root((DELETE, None)),
+        "append": of_root((APPEND, "INFO")),
+        "operation 9": of_root((9, "INFO")),
+        "null": of_root((SET, None)),
+        "twice": of_root((SET, "INFO"), (SET, "WARN")),
+        "another broker": of_root((SET, "INFO"), name="9"),
+        "broker of words": of_root((SET, "INFO"), name="one"),
+        "no broker": of_root((SET, "INFO"), name=""),
+        "unknown logger": changed(("no.such", DELETE, None), kind=LOGGER, name="1"),
+    }
+    asks = [Ask(name, CHANGE, body, [1]) for name, body in cases.items()]
+    told = Ask("root", DESCRIBE, described(LOGGER, "1", ["root"], include_synonyms=True))
+    nobody = Ask("no broker told", DESCRIBE, described(LOGGER, ""))
+    yield Script("loggers", [*asks, told, nobody])
 
 
 def _configs_altered() -> Iterator[Script]:

@@ -173,8 +173,9 @@ async def test_what_cannot_be_read_is_refused_and_the_broker_serves_on(broker: T
 async def test_configs_of_client_metrics(broker: Telemetric) -> None:
     changes = (("metrics", SET, "a"), ("metrics", APPEND, "b"))
     assert await broker.configure("s", *changes) is ErrorCode.INVALID_REQUEST
-    assert await broker.configure("s", ("metrics", SET, "a"), ("match", SET, "client_id=x.*")) == 0
-    assert await broker.configure("s", ("metrics", APPEND, "b")) is ErrorCode.NONE
+    lists = (("metrics", SET, "a, b"), ("match", SET, "client_id=x.*"))
+    assert await broker.configure("s", *lists) is ErrorCode.NONE
+    assert await broker.configure("s", ("metrics", APPEND, "c")) is ErrorCode.INVALID_CONFIG
     one = {"resource_type": 16, "resource_name": "s", "configuration_keys": None}
     request = {"resources": [one], "include_synonyms": True, "include_documentation": False}
     (result,) = (await ask(broker, 32, 4, request))["results"]
