@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 app = CommandGroup(
-    "Shows and alters configs of topics, brokers, groups, loggers and client metrics."
+    "Shows and alters configs, and levels of loggers."
 )
 
 

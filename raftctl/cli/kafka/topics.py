@@ -17,7 +17,6 @@ from raftctl.cli.files import parse_overrides
 from raftctl.cli.kafka.admin import Cluster, PartitionKey, T, no_topic, parse_partition
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.ids import uuid_text
-from raftctl.metadata.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -114,6 +113,8 @@ def list_topics(
     exclude_internal: ExcludeInternalOption = False,
 ) -> None:
     """Lists all topics."""
+    from raftctl.metadata.topic_names import INTERNAL_TOPICS
+
     topics = [
         {"topic": name, "partitions": len(metadata.partitions)}
         for name, metadata in sorted(cluster.topics().items())
@@ -257,6 +258,8 @@ def list_partitions(
 
     With several filters, a partition is shown if it matches any of them.
     """
+    from raftctl.metadata.topic_names import INTERNAL_TOPICS
+
     left_out = INTERNAL_TOPICS if exclude_internal else ()
     found = _partitions(cluster, topic or [], left_out)
     minima: Mapping[str, int] = {}
