@@ -151,6 +151,7 @@ def test_up_status_down_and_up_again_keeps_the_data(tmp_path: Path) -> None:
             "broker"
         ] * 3
         assert "3 of 3 brokers are active" in up.stderr
+        assert "/console/" in up.stderr
         assert len(processes_of(tmp_path)) == 6
         create(bootstrap, "kept")
         CLIENTS[0].write(bootstrap, "kept", SAMPLES)

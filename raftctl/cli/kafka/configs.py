@@ -20,9 +20,7 @@ from raftctl.errors import ConfigError, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-app = CommandGroup(
-    "Shows and alters configs, and levels of loggers."
-)
+app = CommandGroup("Shows and alters configs, and levels of loggers.")
 
 
 class Entity(enum.StrEnum):

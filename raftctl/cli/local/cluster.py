@@ -84,6 +84,7 @@ def up(
         "cluster_id": cluster.layout.cluster_id,
         "nodes": [_node_document(node) for node in cluster.layout.nodes],
     }
+    say_progress(f"console: http://{cluster.layout.nodes[0].http_address}/console/")
     printer.show(document, f"bootstrap.servers={cluster.layout.bootstrap}")
 
 
