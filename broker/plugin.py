@@ -279,7 +279,9 @@ class KafkaBroker:
             context.config.metrics_group_lag_interval_ms / 1000,
             context.fail,
         )
-        context.metrics.add_details(PartitionOffsets(replicas.partitions, image))
+        context.metrics.add_details(
+            PartitionOffsets(replicas.partitions, replicas.conditions, image)
+        )
         context.metrics.add_details(lag)
         return ends, lag
 

@@ -106,6 +106,8 @@ class _Group:
 class GroupLag:
     """The groups of one broker; `raftctl.metrics.Details`."""
 
+    series_min = _OWN_SERIES + _OTHERS_SERIES
+
     def __init__(
         self,
         groups: Callable[[], Iterable[Groups]],
@@ -181,7 +183,7 @@ class GroupLag:
 
     def collect(self, room: int) -> Iterator[Family]:
         """See `raftctl.metrics.Details`."""
-        room -= _OWN_SERIES + _OTHERS_SERIES
+        room -= self.series_min
         own: list[_Group] = []
         rest: list[_Group] = []
         for group in self._shown:

@@ -7,13 +7,18 @@ RemoteTime, ResponseQueueTime, ResponseSendTime; TotalTime is their sum. Source:
 The line of a slow request says what it waited for the longest, as far as that is known: the
 replicas, the controller, a quota, those before it. A storm of slow requests must not fill the disk:
 beyond some lines a second they are counted only.
+
+Series are bounded, though there are many APIs, versions and errors. What comes first has series of
+its own, and keeps them: no total falls. Once the room is used up, what is new counts as `(other)`.
+Room for producing and fetching is kept. An API that nobody has used for a while has no quantiles.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from broker.metrics._topics import OTHERS
 from broker.protocol.versions import SERVED, ApiKey
 from broker.request_context import ReplicaWait, WaitEnd
 from raftctl.errors import ErrorCode
@@ -23,19 +28,21 @@ from raftctl.metrics import (
     Family,
     Meter,
     Sample,
+    Summary,
     counter,
     gauge,
     summary,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
     from broker.request_context import RequestContext
     from raftctl.metrics import Metrics
 
+_Key = TypeVar("_Key", int, str)
 _PREFIX = "kafka_network_requestmetrics"
 REQUESTS = counter(
     f"{_PREFIX}_requests_total",
@@ -71,6 +78,13 @@ TIMES = {
 
 _STAGE_QUANTILES = (0.5, 0.99)
 """Of what is a part of the whole time, and of sizes: with all six an API would be 70 series."""
+_API_SERIES = 2 + 3 + 7 * (2 + len(_STAGE_QUANTILES)) + 2 + len(QUANTILES)
+"""Of an API: other versions and errors, rates, sizes and parts, and the whole time."""
+_KEPT = frozenset({(ApiKey.PRODUCE, False), (ApiKey.FETCH, False), (ApiKey.FETCH, True)})
+"""APIs that have series whenever they come: those that dashboards are about."""
+_PART = 0.6
+"""Of `metrics.series.max`, for requests: others have at least the rest."""
+_OTHER_VERSION = -1
 _WAITING = (ApiKey.FETCH, ApiKey.JOIN_GROUP)
 """Requests that wait on purpose, for records and for other members."""
 SLOW_LINES_PER_SECOND_MAX = 10
@@ -89,7 +103,7 @@ class _Api:
         self.name = name
         self.errors: Counter[str] = Counter()
         self.requests = Meter()
-        self.versions: dict[int, int] = {}
+        self.versions: Counter[int] = Counter()
         self.bytes = Distribution()
         self.times = {stage: Distribution() for stage in TIMES}
 
@@ -109,6 +123,11 @@ class RequestTimes:
         self._slow_s = slow_ms / 1000
         self._apis: dict[tuple[int, bool], _Api] = {}
         """By key, and whether followers ask."""
+        self._rest = _Api(OTHERS)
+        """APIs without series of their own."""
+        kept = len(_KEPT) + 1
+        self._room = int(_PART * metrics.series_max) - kept * _API_SERIES
+        """For series of what has not come yet, but for those of `_KEPT` and of the rest."""
         self._second = -1
         """Of the clock, in which the newest slow request ended."""
         self._lines = 0
@@ -116,7 +135,7 @@ class RequestTimes:
         self._left_out = 0
         """Slow requests without a line since the newest line."""
         metrics.add(self._collect)
-        metrics.keep(self)
+        metrics.keep(self, *self._rest.measured)
 
     def tick(self) -> None:
         """Report the slow requests that had no line, if no later one has."""
@@ -137,10 +156,11 @@ class RequestTimes:
         api.requests.count += 1
         if context.errors:
             for code, count in context.errors.items():
-                api.errors[_error_name(code)] += count
+                api.errors[self._admitted(api.errors, _error_name(code), OTHERS)] += count
         else:
-            api.errors[ErrorCode.NONE.name] += 1
-        api.versions[context.api_version] = api.versions.get(context.api_version, 0) + 1
+            api.errors[self._admitted(api.errors, ErrorCode.NONE.name, OTHERS)] += 1
+        version = _OTHER_VERSION if api is self._rest else context.api_version
+        api.versions[self._admitted(api.versions, version, _OTHER_VERSION)] += 1
         api.bytes.add(context.size)
         total = context.sent_at - context.arrived_at
         for stage, seconds in _stages(context, total):
@@ -150,9 +170,23 @@ class RequestTimes:
             self._log_slow(context, total)
 
     def _new_api(self, which: tuple[int, bool]) -> _Api:
+        if which not in _KEPT:
+            if self._room < _API_SERIES:
+                self._apis[which] = self._rest
+                return self._rest
+            self._room -= _API_SERIES
         api = self._apis[which] = _Api(_api_name(*which))
         self._metrics.keep(*api.measured)
         return api
+
+    def _admitted(self, counts: Counter[_Key], key: _Key, other: _Key) -> _Key:
+        """Return what a value is counted as: itself, if it has a series or there is room for it."""
+        if key in counts or key == other:
+            return key
+        if self._room <= 0:
+            return other
+        self._room -= 1
+        return key
 
     def _log_slow(self, context: RequestContext, total: float) -> None:
         second = int(context.sent_at)
@@ -181,11 +215,11 @@ class RequestTimes:
         )
 
     def _collect(self) -> Iterator[Family]:
-        named = [(api.name, api) for _, api in sorted(self._apis.items())]
+        named = list({api.name: api for _, api in sorted(self._apis.items())}.items())
         yield Family(
             REQUESTS,
             [
-                Sample((name, str(version)), count)
+                Sample((name, OTHERS if version == _OTHER_VERSION else str(version)), count)
                 for name, api in named
                 for version, count in sorted(api.versions.items())
             ],
@@ -208,17 +242,22 @@ class RequestTimes:
         )
         yield Family(
             BYTES,
-            [Sample((name,), api.bytes.summary(asked=_STAGE_QUANTILES)) for name, api in named],
+            [Sample((name,), _summary(api.bytes, 1.0, _STAGE_QUANTILES)) for name, api in named],
         )
         for stage, metric in TIMES.items():
             asked = QUANTILES if stage == _WHOLE else _STAGE_QUANTILES
             yield Family(
                 metric,
                 [
-                    Sample((name,), api.times[stage].summary(_MS_OF_US, asked))
+                    Sample((name,), _summary(api.times[stage], _MS_OF_US, asked))
                     for name, api in named
                 ],
             )
+
+
+def _summary(measured: Distribution, scale: float, asked: Sequence[float]) -> Summary:
+    """A summary that has quantiles only if there is something that they are of."""
+    return measured.summary(scale, () if measured.is_empty else asked)
 
 
 def _api_name(api_key: int, is_of_replica: bool) -> str:

@@ -197,6 +197,8 @@ class TopicCounts(Counts):
 class TopicMetrics:
     """The counts of all topics with replicas on this broker; see `raftctl.metrics.Details`."""
 
+    series_min = 2 * len(OF_TOPICS) + 1
+
     def __init__(self) -> None:
         self.broker = Counts()
         """Of all topics, also of those that do not exist."""

@@ -130,8 +130,6 @@ class _Sums:
 
     size: int = 0
     segments: int = 0
-    replicas: int = 0
-    in_sync: int = 0
     producers: int = 0
     lag_max: int = 0
 
@@ -142,15 +140,14 @@ class _Sums:
             self.size += log.size
             self.segments += log.segment_count
             self.producers += len(log.producers)
-            if state.is_leader:
-                self.replicas += len(state.replicas)
-                self.in_sync += len(state.isr)
-            elif (copied := fetchers.lag_of(replica.partition)) is not None:
+            if not state.is_leader and (copied := fetchers.lag_of(replica.partition)) is not None:
                 self.lag_max = max(self.lag_max, copied[1])
 
 
 class ReplicaMetrics:
     """What a `ReplicaManager` is asked at a scrape; see `raftctl.metrics.Details`."""
+
+    series_min = len(_SUMMED) + 1
 
     def __init__(self, replicas: ReplicaManager, partitions: str, metrics: Metrics) -> None:
         """`partitions`: of `metrics.partitions`."""
@@ -191,7 +188,7 @@ class ReplicaMetrics:
 
     def collect(self, room: int) -> Iterator[Family]:
         """Yield the series of partitions that fit into the room, and the sums over the others."""
-        shown = self._shown(max(room - len(_SUMMED) - 1, 0) // SERIES)
+        shown = self._shown(max(room - self.series_min, 0) // SERIES)
         yield single(WITHOUT_SERIES, len(self._replicas.partitions) - len(shown))
         families: dict[Metric, list[Sample]] = {
             metric: [] for metric in (SIZE, SEGMENTS, START, END, *_LEADERS, LAG)
@@ -220,7 +217,8 @@ class ReplicaMetrics:
         shown = self._replicas.conditions.problems(fit)
         if self._setting == "all":
             named = set(shown)
-            others = (partition for partition in sorted(here) if partition not in named)
+            # In the order in which they came here: to sort them all would take long.
+            others = (partition for partition in here if partition not in named)
             shown += islice(others, fit - len(shown))
         return [here[partition] for partition in shown]
 
@@ -245,12 +243,13 @@ class ReplicaMetrics:
         return values
 
     def _add_others(self, families: dict[Metric, list[Sample]]) -> None:
-        sums, count = self._sums, self._replicas.conditions.count
+        sums, conditions = self._sums, self._replicas.conditions
+        led, count = conditions.totals(), conditions.count
         totals = {
             SIZE: sums.size,
             SEGMENTS: sums.segments,
-            REPLICAS: sums.replicas,
-            IN_SYNC: sums.in_sync,
+            REPLICAS: led.replicas,
+            IN_SYNC: led.in_sync,
             UNDER_REPLICATED: count(Condition.UNDER_REPLICATED),
             UNDER_MIN_ISR: count(Condition.UNDER_MIN_ISR),
             AT_MIN_ISR: count(Condition.AT_MIN_ISR),

@@ -90,6 +90,11 @@ class Distribution:
             self._ticks = 0
             self._before, self._now = self._now, [0] * _BUCKETS
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value came in the time that quantiles are of."""
+        return not (any(self._now) or any(self._before))
+
     def summary(self, scale: float = 1.0, asked: Sequence[float] = QUANTILES) -> Summary:
         """What is scraped, with each value multiplied by `scale`; the quantiles rise."""
         counts = [now + before for now, before in zip(self._now, self._before, strict=True)]

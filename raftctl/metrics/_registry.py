@@ -38,11 +38,14 @@ what it reads may change between two families."""
 class Details(Protocol):
     """Series that may be too many, such as those of topics."""
 
+    series_min: int
+    """Those that it yields whatever the room, such as sums for the rest."""
+
     async def prepare(self) -> None:
         """Look at what takes long, a few at a time; called before each scrape."""
 
     def collect(self, room: int) -> Iterable[Family]:
-        """Yield families of `room` series at most, and of each metric that for the rest."""
+        """Yield families of `room` series at most, or of `series_min`, if that is more."""
 
 
 SERIES_MAX = 1_500
@@ -59,7 +62,7 @@ class Metrics:
 
     def __init__(self, series_max: int = SERIES_MAX) -> None:
         """`series_max`: from this number on, details have no series of their own."""
-        self._series_max = series_max
+        self.series_max = series_max
         self._collectors: list[Collect] = []
         self._details: list[Details] = []
         self._ticking: list[Ticking] = []
@@ -107,8 +110,10 @@ class Metrics:
             _check(family, seen)
             series += _width(family)
             yield family
+        later = sum(details.series_min for details in self._details)
         for details in self._details:
-            for family in details.collect(max(self._series_max - series, 0)):
+            later -= details.series_min
+            for family in details.collect(max(self.series_max - series - later, 0)):
                 _check(family, seen)
                 series += _width(family)
                 yield family
@@ -127,6 +132,8 @@ class Metrics:
 
         for details in self._details:
             await details.prepare()
+            # What one has begun of a slice is not the next one's, so that a turn has one slice.
+            await asyncio.sleep(0)
         slices = Slices()
         for family in self.families():
             for piece in texts_of(family):

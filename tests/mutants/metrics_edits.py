@@ -105,8 +105,8 @@ EDITS = (
     Edit(
         "details_have_all_room",
         "metrics._registry:Metrics.families",
-        "max(self._series_max - series, 0)",
-        "self._series_max",
+        "max(self.series_max - series - later, 0)",
+        "self.series_max",
         f"{_REGISTRY}::test_details_get_the_room_that_others_leave",
     ),
 )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from functools import cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.errors import invariant
 
@@ -68,56 +69,102 @@ def condition_of(replica: Partition) -> Condition:
     return found
 
 
+class _Noted(NamedTuple):
+    """What is noted of one replica; there are few different ones."""
+
+    condition: Condition
+    replicas: int
+    """Of its partition, if it leads; else 0."""
+    in_sync: int
+    """So many of them."""
+    is_preferred: bool
+    """It leads, and is the first replica."""
+
+
+class Totals(NamedTuple):
+    """Sums over the partitions that this broker leads."""
+
+    replicas: int
+    in_sync: int
+    led_as_preferred: int
+
+
+_same = cache(_Noted)
+"""One object for all replicas that are alike, of which there may be millions."""
+
+
+def _noted(replica: Partition) -> _Noted:
+    condition, state = condition_of(replica), replica.state
+    if Condition.LEADS not in condition:
+        return _same(condition, 0, 0, is_preferred=False)
+    is_preferred = state.replicas[:1] == (state.broker_id,)
+    return _same(condition, len(state.replicas), len(state.isr), is_preferred=is_preferred)
+
+
 class Conditions:
-    """The condition of each replica, and how many have which."""
+    """The condition of each replica, how many have which, and how many replicas those led have."""
 
     def __init__(self) -> None:
-        self._conditions: dict[TopicPartition, Condition] = {}
-        self._counts: Counter[Condition] = Counter()
-        """Of whole combinations: there are few."""
+        self._noted: dict[TopicPartition, _Noted] = {}
+        self._counts: Counter[_Noted] = Counter()
         self._problems: dict[Condition, dict[TopicPartition, None]] = {one: {} for one in PROBLEMS}
         """Each replica that has any under the worst of its own."""
 
     def __getitem__(self, partition: TopicPartition) -> Condition:
-        return self._conditions[partition]
+        return self._noted[partition].condition
 
     def invariants(self, here: Collection[TopicPartition], changed: Iterable[Partition]) -> None:
         """Check that each condition is counted, and that of what changed is as it is now."""
-        invariant(self._conditions.keys() == set(here), "each replica here has a condition")
+        invariant(self._noted.keys() == set(here), "each replica here has a condition")
         for replica in changed:
-            known, now = self._conditions[replica.partition], condition_of(replica)
+            known, now = self._noted[replica.partition], _noted(replica)
             # Those of a directory that has just failed are taken offline in the next turn.
-            noted = known == now or now == Condition.OFFLINE
+            noted = known == now or now.condition == Condition.OFFLINE
             invariant(noted, "a change of a replica is noted")
-        invariant(self._counts == Counter(self._conditions.values()), "each condition is counted")
+        invariant(self._counts == Counter(self._noted.values()), "each condition is counted")
         named = {one for found in self._problems.values() for one in found}
-        wrong = {key for key, one in self._conditions.items() if _worst(one) is not None}
+        wrong = {key for key, one in self._noted.items() if _worst(one.condition) is not None}
         invariant(named == wrong, "each problem is known")
 
     def count(self, condition: Condition) -> int:
         """Return for how many replicas this holds."""
-        return sum(count for one, count in self._counts.items() if condition in one)
+        return sum(count for one, count in self._counts.items() if condition in one.condition)
+
+    def totals(self) -> Totals:
+        """Return the sums over what is led here."""
+        counts = self._counts.items()
+        return Totals(
+            sum(one.replicas * count for one, count in counts),
+            sum(one.in_sync * count for one, count in counts),
+            sum(one.is_preferred * count for one, count in counts),
+        )
 
     def note(self, replica: Partition) -> None:
         """Take up a change of a replica."""
-        partition, now = replica.partition, condition_of(replica)
-        before = self._conditions.get(partition)
+        partition, now = replica.partition, _noted(replica)
+        before = self._noted.get(partition)
         if before == now:
             return
-        self.forget(partition)
-        self._conditions[partition] = now
+        if before is not None:
+            self._counts[before] -= 1
+        self._noted[partition] = now
         self._counts[now] += 1
-        worst = _worst(now)
-        if worst is not None:
-            self._problems[worst][partition] = None
+        was = None if before is None else _worst(before.condition)
+        worst = _worst(now.condition)
+        # Who has had a problem for longest comes first, whatever else has changed of it.
+        if worst is not was:
+            if was is not None:
+                del self._problems[was][partition]
+            if worst is not None:
+                self._problems[worst][partition] = None
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop a replica that is here no more."""
-        before = self._conditions.pop(partition, None)
+        before = self._noted.pop(partition, None)
         if before is None:
             return
         self._counts[before] -= 1
-        worst = _worst(before)
+        worst = _worst(before.condition)
         if worst is not None:
             del self._problems[worst][partition]
 

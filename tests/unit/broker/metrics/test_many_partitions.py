@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 import structlog
 
+from broker.lag import GroupLag, PartitionOffsets
 from broker.metrics import RequestTimes, TopicMetrics
 from broker.protocol.versions import SERVED
 from broker.replication import ReplicaMetrics
@@ -20,13 +21,18 @@ from broker.request_context import RequestContext
 from broker.types import TopicPartition
 from raftctl.metadata.image import PartitionImage
 from raftctl.metrics import Metrics
+from raftctl.node._process_metrics import ProcessMetrics
+from raftctl.runtime.real import RealRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 TOPICS = 5_000
 PARTITIONS = 2
 """Of a topic."""
+GROUPS = 200
+OFFSETS = 20
+"""Of a group."""
 SERIES_MAX = 1_500
 TURN_S = 0.03
 """Thrice the goal of a turn, in processor time: other work shares the caches."""
@@ -102,17 +108,65 @@ async def measured(metrics: Metrics) -> tuple[float, float, list[bytes]]:
     return longest, whole, lines
 
 
+class ManyGroups:
+    """Groups that have committed offsets in many partitions."""
+
+    def group_ids(self) -> list[str]:
+        """All of them."""
+        return [f"group-{number}" for number in range(GROUPS)]
+
+    def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """Of the first partitions."""
+        return {TopicPartition(f"topic-{number}", 0): number for number in range(OFFSETS)}
+
+    def member_count(self, group_id: str) -> int:
+        """As many as all have."""
+        return 3
+
+
+async def lag_of_groups() -> GroupLag:
+    """Computed once."""
+
+    async def ends(partitions: Collection[TopicPartition], _s: float) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 100)
+
+    def failed(error: BaseException) -> None:
+        raise error
+
+    lag = GroupLag(lambda: [ManyGroups()], lambda _: True, lambda _: True, ends, 1, failed)
+    await lag.refresh()
+    return lag
+
+
+def request(key: int, version: int, number: int = 0) -> RequestContext:
+    """One that was answered, with an error."""
+    context = RequestContext(size=10 + number, errors={1 + number % 100: 1})
+    context.identify(key, version, 1, "c")
+    return context
+
+
+async def broker_of(replicas: Any, metrics: Metrics) -> RequestTimes:
+    """All metrics of a broker that may be many."""
+    runtime = RealRuntime()
+    times = RequestTimes(metrics, structlog.get_logger(), 1_000)
+    ReplicaMetrics(replicas, "problem", metrics)
+    ProcessMetrics(runtime.usage, runtime.idle_s, metrics)
+    topic = SimpleNamespace(partitions=range(PARTITIONS))
+    image: Any = SimpleNamespace(topics=SimpleNamespace(by_name=lambda _name: topic))
+    metrics.add_details(PartitionOffsets(replicas.partitions, replicas.conditions, lambda: image))
+    metrics.add_details(await lag_of_groups())
+    runtime.close()
+    return times
+
+
 @pytest.mark.req("O1")
 @pytest.mark.usefixtures("no_collection")
 async def test_many_topics_and_partitions_have_few_series_and_leave_the_loop_its_turns() -> None:
     replicas: Any = ManyReplicas()
     metrics = Metrics(SERIES_MAX)
-    times = RequestTimes(metrics, structlog.get_logger(), 1_000)
-    ReplicaMetrics(replicas, "problem", metrics)
+    times = await broker_of(replicas, metrics)
     for key in sorted(SERVED)[:10]:
-        context = RequestContext(size=10)
-        context.identify(key, SERVED[key][0], 1, "c")
-        times.sent(context)
+        times.sent(request(key, SERVED[key][0]))
     # The first scrape of a process loads a library.
     await measured(Metrics())
     for trouble in (0, TOPICS):
@@ -125,3 +179,23 @@ async def test_many_topics_and_partitions_have_few_series_and_leave_the_loop_its
         assert any(b'topic="(other)"' in line for line in lines)
         assert longest < TURN_S
         assert whole < SCRAPE_S
+
+
+@pytest.mark.req("O1")
+async def test_a_client_of_every_api_version_and_error_makes_no_more_series_than_is_bounded() -> (
+    None
+):
+    metrics = Metrics(SERIES_MAX)
+    times = await broker_of(ManyReplicas(), metrics)
+    for key, versions in sorted(SERVED.items(), reverse=True):
+        for number, version in enumerate([*versions, *versions]):
+            times.sent(request(key, version, number))
+    _, _, lines = await measured(metrics)
+    assert len(lines) <= SERIES_MAX
+    requests = [line for line in lines if b"_requests_total{" in line]
+    sent = sum(2 * len(versions) for versions in SERVED.values())
+    assert sum(float(line.rpartition(b" ")[2]) for line in requests) == sent
+    assert any(b'request="(other)"' in line for line in requests)
+    # Whatever came before.
+    assert any(b'request="Produce"' in line for line in requests)
+    assert any(b'topic="topic-' in line for line in lines)

@@ -8,11 +8,12 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from broker.metrics import RequestTimes
+from broker.metrics import OTHERS, RequestTimes
 from broker.metrics._requests import SLOW_LINES_PER_SECOND_MAX, why_slow
-from broker.protocol.versions import ApiKey
+from broker.protocol.versions import SERVED, ApiKey
 from broker.request_context import ClientConnection, ReplicaWait, RequestContext, WaitEnd
 from raftctl.metrics import Metrics
+from raftctl.metrics._meter import WINDOW_TICKS
 
 MS = 0.001
 
@@ -223,3 +224,40 @@ def test_what_is_not_served_makes_no_series() -> None:
     for version in range(100, 200):
         times.sent(RequestContext(api_key=ApiKey.API_VERSIONS, api_version=version))
     assert not [labels for name, *labels in values(metrics) if "requestmetrics" in name]
+
+
+@pytest.mark.req("O1")
+def test_an_api_that_nobody_uses_any_more_keeps_its_totals_and_has_no_quantiles() -> None:
+    metrics = Metrics()
+    times = RequestTimes(metrics, structlog.get_logger(), 1_000)
+    times.sent(produce())
+    name = "kafka_network_requestmetrics_totaltimems"
+    assert values(metrics)[name, "Produce"].quantiles
+    for _ in range(2 * WINDOW_TICKS):
+        metrics.tick()
+    idle = values(metrics)[name, "Produce"]
+    assert (idle.count, idle.quantiles) == (1, ())
+    times.sent(produce())
+    assert values(metrics)[name, "Produce"].quantiles
+
+
+@pytest.mark.req("O1")
+def test_what_comes_when_the_room_is_used_up_counts_as_other_and_no_total_falls() -> None:
+    metrics = Metrics(0)
+    times = RequestTimes(metrics, structlog.get_logger(), 1_000)
+    prefix = "kafka_network_requestmetrics"
+    for number, key in enumerate((ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.LIST_GROUPS)):
+        context = produce()
+        context.api_key, context.api_version = key, SERVED[key][-1]
+        for count in (1, 2):
+            times.sent(context)
+            found = values(metrics)
+            name = "Produce" if key == ApiKey.PRODUCE else OTHERS
+            before = 2 if number == 2 else 0
+            assert found[f"{prefix}_requests_total", name, OTHERS] == before + count
+            assert found[f"{prefix}_errors_total", name, OTHERS] == before + count
+            assert found[f"{prefix}_totaltimems", name].count == before + count
+    assert {labels[0] for metric, *labels in found if metric.startswith(prefix)} == {
+        "Produce",
+        OTHERS,
+    }

@@ -12,6 +12,7 @@ from raftctl.metrics import (
     Distribution,
     Family,
     Meter,
+    Metric,
     Metrics,
     Sample,
     counter,
@@ -128,7 +129,9 @@ def test_series_that_prometheus_would_not_take_are_a_bug(
 class Topics:
     """Details that take all the room they get."""
 
-    def __init__(self) -> None:
+    def __init__(self, metric: Metric = BYTES, series_min: int = 0) -> None:
+        self.metric = metric
+        self.series_min = series_min
         self.rooms: list[int] = []
         self.prepared = 0
 
@@ -137,7 +140,7 @@ class Topics:
 
     def collect(self, room: int) -> Iterator[Family]:
         self.rooms.append(room)
-        yield Family(BYTES, [Sample((str(number),), number) for number in range(room)])
+        yield Family(self.metric, [Sample((str(number),), number) for number in range(room)])
 
 
 @pytest.mark.req("O1")
@@ -163,3 +166,13 @@ async def test_details_get_no_room_where_others_are_too_many() -> None:
     metrics.add_details(topics)
     await scrape(metrics)
     assert topics.rooms == [0]
+
+
+@pytest.mark.req("O1")
+async def test_details_leave_the_room_that_those_after_them_need() -> None:
+    first, second = Topics(), Topics(gauge("raftctl_groups", "Of each.", "topic"), series_min=8)
+    metrics = Metrics(series_max=100)
+    metrics.add_details(first)
+    metrics.add_details(second)
+    assert len(values(await scrape(metrics))) == 100
+    assert (first.rooms, second.rooms) == ([90], [8])
