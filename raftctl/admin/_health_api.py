@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from raftctl.admin._readiness import Readiness
     from raftctl.metrics import Metrics
 
@@ -14,9 +16,15 @@ if TYPE_CHECKING:
 class HealthApi:
     """Answers for one node, of whatever role."""
 
-    def __init__(self, metrics: Metrics, readiness: Readiness) -> None:
-        """`readiness` says whether the node serves those whom it is for."""
+    def __init__(
+        self, metrics: Metrics, readiness: Readiness, load: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`readiness` says whether the node serves those whom it is for; `load` is awaited before
+        the first scrape, for what takes long but once.
+        """
         self._metrics = metrics
+        self._load = load
+        self._has_loaded = False
         self._readiness = readiness
         metrics.keep(readiness)
 
@@ -43,7 +51,10 @@ class HealthApi:
         return web.json_response(document, status=503 if problems else 200)
 
     async def _scrape(self, request: web.Request) -> web.StreamResponse:
-        """The metrics in Prometheus' text format, a family at a time."""
+        """The metrics in Prometheus' text format, some at a time."""
+        if not self._has_loaded:
+            await self._load()
+            self._has_loaded = True
         response = web.StreamResponse(headers={"Content-Type": self._metrics.content_type})
         await response.prepare(request)
         async for piece in self._metrics.text():

@@ -406,7 +406,7 @@ class Node:
             hashes=self.hashes,
             counts=counts,
         )
-        health = HealthApi(self.metrics, self._readiness(driver, loader))
+        health = self._health(driver, loader)
         ControllerMetrics(driver, loader, counts, service.times, self.metrics)
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         loggers = LoggersApi(config.node_id, self._log)
@@ -544,6 +544,17 @@ class Node:
 
         return Readiness(look, asyncio.get_running_loop().time, look_before)
 
+    def _health(self, driver: RaftDriver, loader: MetadataLoader) -> HealthApi:
+        worker = self._runtime.worker("metrics")
+        self._cleanup.callback(worker.close)
+
+        def load() -> None:
+            # Both import libraries, of a tenth of a second: not in a turn of the event loop.
+            self.metrics.load()
+            self._runtime.usage()
+
+        return HealthApi(self.metrics, self._readiness(driver, loader), lambda: worker.submit(load))
+
     async def _serve_http(
         self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, console: Console
     ) -> None:
@@ -554,7 +565,7 @@ class Node:
         listener = await self._http_listener(address, replica, loader, (b"", 0))
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=listener.middlewares)
         number_requests(app, self._request_ids, self.tracer)
-        app.add_routes(HealthApi(self.metrics, self._readiness(driver, loader)).routes())
+        app.add_routes(self._health(driver, loader).routes())
         app.add_routes(LoggersApi(self.config.node_id, self._log).routes())
         console.mount(app)
         runner, port = await start_http(
