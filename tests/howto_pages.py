@@ -36,7 +36,7 @@ _PROGRAMS = re.compile(
 )
 NOT_COMMANDS = re.compile(
     r"[\w.-]+=|\{|#!/bin/sh|store/|coverage: "
-    r"|leader \\d|import |from |class |async |def |assert |@| |\[project|[a-z_]+:$"
+    r"|leader \d|import |from |class |async |def |assert |@| |\[project|[a-z_]+:$"
 )
 """How blocks begin that are no commands: properties, JSON, YAML, scripts, files, output, code."""
 NOT_RUN: dict[str, dict[str, str]] = {

@@ -49,11 +49,12 @@ RUN_BY = {
     "simulate.md": SLOW,
     "test-any-kafka.md": SLOW,
     "tutorial.md": "tests/integration/test_tutorial.py",
+    "watch-a-cluster.md": "tests/integration/test_top.py",
     "write-a-broker.md": "tests/integration/test_plugins.py",
     "write-an-authorizer.md": "tests/unit/raftctl/security/test_plugin.py",
 }
-"""What runs a page's commands; those of the last two are code, which these tests run, and those
-of `monitor.md` are files for Prometheus, which it checks."""
+"""What runs a page's commands; those of the last two are code, which these tests run, those
+of `monitor.md` are files for Prometheus, which it checks, and `watch-a-cluster.md` shows a page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def secured(folder: Path) -> dict[str, str]:
     """The keys of each node, with certificates in a folder."""
     authority = Authority()
     return {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,HTTP:PLAINTEXT,CONTROLLER:SASL_SSL",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.controller.protocol": "PLAIN",

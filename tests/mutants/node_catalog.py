@@ -339,16 +339,20 @@ CONTROLLER = (
 # --- partitions ---------------------------------------------------------------------------------
 
 
-def _own_log_only(state: PartitionState, log_end_offset: int, now_ms: int) -> bool:
+def _own_log_only(
+    state: PartitionState, log_end_offset: int, now_ms: int, by: int | None = None
+) -> bool:
     if not state.is_leader or state.is_under_min_insync or log_end_offset <= state.high_watermark:
         return False
     state.high_watermark = log_end_offset
     return True
 
 
-def _without_min_isr(state: PartitionState, log_end_offset: int, now_ms: int) -> bool:
+def _without_min_isr(
+    state: PartitionState, log_end_offset: int, now_ms: int, by: int | None = None
+) -> bool:
     required, state.min_insync_replicas = state.min_insync_replicas, 1
-    moved = _advance(state, log_end_offset, now_ms)
+    moved = _advance(state, log_end_offset, now_ms, by)
     state.min_insync_replicas = required
     return moved
 

@@ -60,8 +60,8 @@ def _keep_first_wants(session: FetchSession, request: SessionRequest) -> None:
             session.partitions[key].wanted = wanted
 
 
-def _count_unflushed(replica: Partition, now_ms: int) -> bool:
-    moved = replica.state.advance_high_watermark(replica.log.log_end_offset, now_ms)
+def _count_unflushed(replica: Partition, now_ms: int, by: int | None = None) -> bool:
+    moved = replica.state.advance_high_watermark(replica.log.log_end_offset, now_ms, by)
     if moved:
         replica._keep_high_watermark()
     return moved
@@ -95,7 +95,11 @@ def _within_reach(
 
 
 def _take_for_done(
-    flusher: Flusher, log: PartitionLog, plan: FlushPlan, done: asyncio.Future[None]
+    flusher: Flusher,
+    log: PartitionLog,
+    plan: FlushPlan,
+    begun_at: float,
+    done: asyncio.Future[None],
 ) -> None:
     done.exception()
     log.flushed(plan)

@@ -87,7 +87,7 @@ async def test_a_record_that_is_refused_is_an_event_and_a_status(
 ) -> None:
     async with quick("t") as broker:
         refused = [AppendResult(ErrorCode.MESSAGE_TOO_LARGE)]
-        monkeypatch.setattr(broker.replicas, "append", lambda *_: refused)
+        monkeypatch.setattr(broker.replicas, "append", lambda *_, **__: refused)
         verifiable = Verifiable(broker, capsys)
         place = ("--topic", "t", "--max-messages", "1")
         status, told, err = await verifiable.run("producer", *place)
@@ -105,7 +105,7 @@ async def test_refused_records_without_keys_are_said_to_need_some_where_logs_are
 ) -> None:
     async with quick("t") as broker:
         refused = [AppendResult(ErrorCode.INVALID_RECORD)]
-        monkeypatch.setattr(broker.replicas, "append", lambda *_: refused)
+        monkeypatch.setattr(broker.replicas, "append", lambda *_, **__: refused)
         verifiable = Verifiable(broker, capsys)
         place = ("--topic", "t", "--max-messages", "1")
         why = "if t is compacted (cleanup.policy), each record needs a key: give --repeating-keys"
