@@ -76,9 +76,9 @@ TIMES = {
     )
 }
 
-_STAGE_QUANTILES = (0.5, 0.99)
+STAGE_QUANTILES = (0.5, 0.99)
 """Of what is a part of the whole time, and of sizes: with all six an API would be 70 series."""
-_API_SERIES = 2 + 3 + 7 * (2 + len(_STAGE_QUANTILES)) + 2 + len(QUANTILES)
+_API_SERIES = 2 + 3 + 7 * (2 + len(STAGE_QUANTILES)) + 2 + len(QUANTILES)
 """Of an API: other versions and errors, rates, sizes and parts, and the whole time."""
 _KEPT = frozenset({(ApiKey.PRODUCE, False), (ApiKey.FETCH, False), (ApiKey.FETCH, True)})
 """APIs that have series whenever they come: those that dashboards are about."""
@@ -242,10 +242,10 @@ class RequestTimes:
         )
         yield Family(
             BYTES,
-            [Sample((name,), _summary(api.bytes, 1.0, _STAGE_QUANTILES)) for name, api in named],
+            [Sample((name,), _summary(api.bytes, 1.0, STAGE_QUANTILES)) for name, api in named],
         )
         for stage, metric in TIMES.items():
-            asked = QUANTILES if stage == _WHOLE else _STAGE_QUANTILES
+            asked = QUANTILES if stage == _WHOLE else STAGE_QUANTILES
             yield Family(
                 metric,
                 [

@@ -6,13 +6,19 @@ import importlib
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from broker.metrics._requests import STAGE_QUANTILES
 from raftctl.metrics._meter import QUANTILES
 from tests.monitoring.definitions import Server, definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.monitoring.definitions import Defined
+
+
+def _listed(quantiles: Iterable[float]) -> str:
+    return ", ".join(map(str, quantiles))
+
 
 _INTRODUCTION = f"""\
 Every node serves its metrics as text for Prometheus at `/metrics`: a controller on its own
@@ -24,8 +30,10 @@ those of kafka_exporter. What Apache Kafka does not have begins with `raftctl_`.
 
 * A *counter* is a total since the start of the process. A *gauge* is a value as it is now.
 * A *summary* is several series: `NAME_count` and `NAME_sum` of all values since the start, and
-  `NAME` with the label `quantile` ({", ".join(map(str, QUANTILES))}) over the last one to two
-  minutes. The error of a quantile is at most 12.5 %.
+  `NAME` with the label `quantile` over the last one to two minutes. Quantiles are
+  {_listed(QUANTILES)}; of stages and sizes of requests only {_listed(STAGE_QUANTILES)}.
+  A kind of request that did not come in this time has none, nor have garbage collections.
+  The error of a quantile is at most 12.5 %.
 * An empty label is the same as no label. It holds what is not counted by it, or the rest."""
 
 

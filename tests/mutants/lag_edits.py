@@ -62,6 +62,13 @@ EDITS = (
         f"{_OFFSETS}::test_partitions_without_room_are_summed[0]",
     ),
     Edit(
+        "led_partitions_in_trouble_are_not_first",
+        "broker.lag._partition_offsets:PartitionOffsets._shown",
+        "chain(troubled, ",
+        "chain((), here) if troubled else chain(troubled, ",
+        f"{_OFFSETS}::test_partitions_with_a_problem_have_the_room_that_there_is",
+    ),
+    Edit(
         "own_end_is_that_of_a_follower",
         "broker.lag._end_offsets:EndOffsets.of",
         "leader == self._broker_id and replica is not None",

@@ -7,6 +7,9 @@ from tests.mutants.edit import Edit
 _TOPICS = "unit/broker/metrics/test_topics.py"
 _REPLICAS = "unit/broker/replication/test_replica_metrics.py"
 _LOGS = "unit/broker/log/test_log_metrics.py"
+_REQUESTS = "unit/broker/metrics/test_requests.py"
+_OTHER = "test_what_comes_when_the_room_is_used_up_counts_as_other_and_no_total_falls"
+_IDLE = "test_an_api_that_nobody_uses_any_more_keeps_its_totals_and_has_no_quantiles"
 _REGISTRY = "unit/raftctl/metrics/test_registry.py"
 _SHOWN = "test_partitions_have_series_while_they_fit_and_sums_are_right[problem-9-shown1]"
 
@@ -108,5 +111,33 @@ EDITS = (
         "max(self.series_max - series - later, 0)",
         "self.series_max",
         f"{_REGISTRY}::test_details_get_the_room_that_others_leave",
+    ),
+    Edit(
+        "details_leave_no_room_for_later_ones",
+        "metrics._registry:Metrics.families",
+        "later -= details.series_min",
+        "later = 0",
+        f"{_REGISTRY}::test_details_leave_the_room_that_those_after_them_need",
+    ),
+    Edit(
+        "each_api_has_series",
+        "broker.metrics._requests:RequestTimes._new_api",
+        "self._room < _API_SERIES",
+        "False",
+        f"{_REQUESTS}::{_OTHER}",
+    ),
+    Edit(
+        "each_error_has_a_series",
+        "broker.metrics._requests:RequestTimes._admitted",
+        "self._room <= 0",
+        "False",
+        f"{_REQUESTS}::{_OTHER}",
+    ),
+    Edit(
+        "idle_api_has_quantiles",
+        "broker.metrics._requests:_summary",
+        "() if measured.is_empty else asked",
+        "asked",
+        f"{_REQUESTS}::{_IDLE}",
     ),
 )

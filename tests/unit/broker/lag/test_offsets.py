@@ -114,6 +114,21 @@ async def test_partitions_without_room_are_summed(room: int) -> None:
             assert found["kafka_topic_partition_replicas"] == {(OTHERS, ""): 4}
 
 
+async def test_partitions_with_a_problem_have_the_room_that_there_is() -> None:
+    async with World(2) as world:
+        world.create_topic(partitions=3)
+        node = world.nodes[1]
+        room = 5 + 1 + 7
+        replicas = "kafka_topic_partition_replicas"
+        assert (await scraped(node, room))[replicas] == {("t", "0"): 2, (OTHERS, ""): 4}
+        world.controller.commit(PartitionChangeRecord(TOPIC_ID, 2, isr=(1,)))
+        found = await scraped(node, room)
+        assert found[replicas] == {("t", "2"): 2, (OTHERS, ""): 4}
+        assert found["kafka_topic_partition_in_sync_replica"] == {("t", "2"): 1, (OTHERS, ""): 4}
+        assert found["kafka_topic_partition_under_replicated_partition"] == {("t", "2"): 1}
+        assert found["kafka_topic_partition_current_offset"] == {("t", "2"): 0}
+
+
 async def test_a_broker_starts_waits_runs_and_shuts_down() -> None:
     async with World(2) as world:
         node, metrics, session = world.nodes[1], Metrics(), [False]
