@@ -171,9 +171,8 @@ class GroupLag:
         self._found = sorted((group for group, _ in found), key=_order)
         self._left_out = left_out
 
-    async def prepare(self) -> None:
+    async def prepare(self, slices: Slices) -> None:
         """See `raftctl.metrics.Details`."""
-        slices = Slices()
         shown = []
         for group in self._found:
             if self._is_here(group.group_id):

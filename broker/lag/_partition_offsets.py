@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from broker.metrics import OTHERS
 from broker.replication.partition import Condition
 from raftctl.metrics import Family, Metric, Sample, gauge
-from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from broker.replication.partition import Conditions, Partition
     from broker.types import TopicPartition
     from raftctl.metadata.image import MetadataImage
+    from raftctl.runtime import Slices
 
 _PREFIX = "kafka_topic_partition"
 
@@ -62,9 +62,9 @@ class PartitionOffsets:
         self._topics: dict[str, int] = {}
         """Those of which the first partition is led here, to how many they have."""
 
-    async def prepare(self) -> None:
+    async def prepare(self, slices: Slices) -> None:
         """See `raftctl.metrics.Details`."""
-        slices, found = Slices(), {}
+        found = {}
         keys = list(self._partitions)
         for first in range(0, len(keys), _AT_ONCE):
             for key in [key for key in keys[first : first + _AT_ONCE] if key.partition == 0]:

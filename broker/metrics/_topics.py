@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, invariant
 from raftctl.metrics import Family, Meter, Sample, counter, gauge, single
-from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from raftctl.metrics import Metrics
+    from raftctl.runtime import Slices
 
 OTHERS = "(other)"
 """The label of what has no series of its own."""
@@ -264,14 +264,13 @@ class TopicMetrics:
 
     # --- which topics have series -----------------------------------------------------------------
 
-    async def prepare(self) -> None:
+    async def prepare(self, slices: Slices) -> None:
         """Compare the topics, unless all have series, or those that have were chosen lately."""
         missing = len(self._topics) - len(self._others)
         is_full = len(self._others) >= self._limit
         if not missing or (is_full and self._ticks < RANKED_TICKS):
             return
         self._ticks = 0
-        slices = Slices()
         grown: dict[str, int] = {}
         topics = list(self._topics.items())
         for first in range(0, len(topics), _AT_ONCE):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from broker.metrics import OTHERS
 from broker.replication.partition import Condition
 from raftctl.metrics import Family, Metric, Sample, counter, gauge, single
-from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from broker.replication.fetcher import Fetchers
     from broker.replication.partition import Partition
     from raftctl.metrics import Metrics
+    from raftctl.runtime import Slices
 
 _MANAGER = "kafka_server_replicamanager"
 CONDITIONS = {
@@ -158,10 +158,9 @@ class ReplicaMetrics:
         metrics.add(self._collect)
         metrics.add_details(self)
 
-    async def prepare(self) -> None:
+    async def prepare(self, slices: Slices) -> None:
         """Sum up what no change is followed of: sizes, and how far replicas lag."""
         sums = _Sums()
-        slices = Slices()
         replicas = list(self._replicas.partitions.values())
         for first in range(0, len(replicas), _AT_ONCE):
             sums.add(replicas[first : first + _AT_ONCE], self._replicas.fetchers)

@@ -42,8 +42,8 @@ class Details(Protocol):
     series_min: int
     """Those that it yields whatever the room, such as sums for the rest."""
 
-    async def prepare(self) -> None:
-        """Look at what takes long, a few at a time; called before each scrape."""
+    async def prepare(self, slices: Slices) -> None:
+        """Look at what takes long, in slices of the scrape; called before each."""
 
     def collect(self, room: int) -> Iterable[Family]:
         """Yield families of `room` series at most, or of `series_min`, if that is more."""
@@ -51,6 +51,8 @@ class Details(Protocol):
 
 SERIES_MAX = 1_500
 """Of `metrics.series.max`."""
+_SLICE_S = 0.001
+"""Of a scrape. What comes in during one slice has its turn after the next: it waits for two."""
 _SERIES = gauge("raftctl_metrics_series", "Series of the scrape before this one.")
 _SCRAPES = counter("raftctl_metrics_scrapes_total", "Scrapes that were answered.")
 
@@ -138,11 +140,10 @@ class Metrics:
         """The text of a scrape, as much at a time as a slice has made."""
         from raftctl.metrics._exposition import texts_of
 
+        slices = Slices(_SLICE_S)
         for details in self._details:
-            await details.prepare()
-            # What one has begun of a slice is not the next one's, so that a turn has one slice.
-            await asyncio.sleep(0)
-        slices = Slices()
+            await details.prepare(slices)
+            await slices.rest()
         pieces: list[bytes] = []
         for family in self.families():
             for piece in texts_of(family):

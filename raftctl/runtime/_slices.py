@@ -1,6 +1,6 @@
 """Long work on the event loop, cut into slices: between two of them, other work has its turn.
 
-A slice is over when it has taken `SLICE_S` of real time, whatever the machine. A simulated loop has
+A slice is over when it has taken some milliseconds, whatever the machine. A simulated loop has
 a rule of its own: virtual time stands still while code runs, and real time would make a run depend
 on the machine. It draws the number of steps from its seed.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -30,11 +31,12 @@ class _LoopWithSlices(Protocol):
 class Slices:
     """The slices of one piece of work; the first begins at once, each other with its first step."""
 
-    def __init__(self) -> None:
+    def __init__(self, slice_s: float = SLICE_S) -> None:
         """To be made on the event loop."""
         loop = asyncio.get_running_loop()
-        has_rule = hasattr(loop, "begin_slice")
-        self._begin = cast("_LoopWithSlices", loop).begin_slice if has_rule else _begin_slice
+        self._begin: Callable[[], IsOver] = partial(_begin_slice, slice_s)
+        if hasattr(loop, "begin_slice"):
+            self._begin = cast("_LoopWithSlices", loop).begin_slice
         self._is_over: IsOver | None = self._begin()
 
     def is_over(self) -> bool:
@@ -52,6 +54,6 @@ class Slices:
             await asyncio.sleep(0)
 
 
-def _begin_slice() -> IsOver:
-    end_s = time.perf_counter() + SLICE_S
+def _begin_slice(slice_s: float) -> IsOver:
+    end_s = time.perf_counter() + slice_s
     return lambda: time.perf_counter() >= end_s

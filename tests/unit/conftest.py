@@ -100,7 +100,7 @@ def slice_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Sets after how many steps a slice is over: by time, a test would depend on the machine."""
 
     def set_steps(steps: int) -> None:
-        def begin() -> Callable[[], bool]:
+        def begin(_slice_s: float) -> Callable[[], bool]:
             left = steps
 
             def is_over() -> bool:

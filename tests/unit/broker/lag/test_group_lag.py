@@ -9,6 +9,7 @@ import pytest
 from broker.lag import GroupLag, _group_lag
 from broker.metrics import OTHERS
 from broker.types import TopicPartition
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,7 +62,7 @@ class World:
         return {one: self.ends[one] for one in partitions if one in self.ends}
 
     async def scraped(self, room: int = 1_000) -> dict[str, dict[tuple[str, ...], Any]]:
-        await self.lag.prepare()
+        await self.lag.prepare(Slices())
         return {
             family.metric.name.removeprefix(PREFIX): {
                 sample.labels: sample.value for sample in family.samples

@@ -11,6 +11,7 @@ from broker.metrics import OTHERS, BrokerState
 from broker.types import TopicPartition
 from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord
 from raftctl.metrics import Metrics
+from raftctl.runtime import Slices
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import P0, TOPIC_ID, World, eventually
 
@@ -37,7 +38,7 @@ def ends_of(node: Node) -> EndOffsets:
 async def scraped(node: Node, room: int = 1_000) -> Series:
     replicas = node.replicas
     shown = PartitionOffsets(replicas.partitions, replicas.conditions, lambda: node.metadata.image)
-    await shown.prepare()
+    await shown.prepare(Slices())
     return {
         family.metric.name: {sample.labels: sample.value for sample in family.samples}
         for family in shown.collect(room)

@@ -11,6 +11,7 @@ from broker.metrics import BROKER, OTHERS, TopicMetrics
 from broker.metrics._topics import OF_TOPICS, RANKED_TICKS, RATES
 from raftctl.errors import ErrorCode
 from raftctl.metrics import Metrics
+from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from broker.metrics import TopicCounts
@@ -37,7 +38,7 @@ class Scraped:
         self.topics.dropped(name)
 
     async def scrape(self) -> Series:
-        await self.topics.prepare()
+        await self.topics.prepare(Slices())
         found = {
             (family.metric.name, sample.labels[0]): sample.value
             for family in self.metrics.families()

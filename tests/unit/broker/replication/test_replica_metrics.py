@@ -19,6 +19,7 @@ from raftctl.metadata.records import (
     RemoveTopicRecord,
 )
 from raftctl.metrics import Metrics
+from raftctl.runtime import Slices
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import (
     P0,
@@ -49,8 +50,8 @@ class Scraped:
 
     async def scrape(self) -> dict[tuple[str, Labels], float]:
         """(Metric, labels) to value."""
-        await self._of.prepare()
-        await self._of._replicas.topics.prepare()
+        await self._of.prepare(Slices())
+        await self._of._replicas.topics.prepare(Slices())
         return {
             (family.metric.name, sample.labels): float(str(sample.value))
             for family in self.metrics.families()
@@ -308,7 +309,7 @@ async def test_partitions_have_series_while_they_fit_and_sums_are_right(
         for number in range(10):
             node.replicas.append(1, 1_000, [(TopicPartition("t", number), BATCH)])
         collector = ReplicaMetrics(node.replicas, setting, Metrics())
-        await collector.prepare()
+        await collector.prepare(Slices())
         room = fit * names.SERIES + names.SERIES
         families = list(collector.collect(room))
         assert sum(len(family.samples) for family in families) <= room

@@ -24,6 +24,8 @@ from raftctl.metrics import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from raftctl.runtime import Slices
+
 BYTES = counter("kafka_server_brokertopicmetrics_bytesin_total", "Bytes of records.", "topic")
 LEADERS = gauge("kafka_server_replicamanager_leadercount", "Partitions that the broker leads.")
 TIMES = summary("kafka_network_requestmetrics_totaltimems", "Milliseconds a request.", "request")
@@ -135,7 +137,7 @@ class Topics:
         self.rooms: list[int] = []
         self.prepared = 0
 
-    async def prepare(self) -> None:
+    async def prepare(self, slices: Slices) -> None:
         self.prepared += 1
 
     def collect(self, room: int) -> Iterator[Family]:
