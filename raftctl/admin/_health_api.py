@@ -17,14 +17,13 @@ class HealthApi:
     """Answers for one node, of whatever role."""
 
     def __init__(
-        self, metrics: Metrics, readiness: Readiness, load: Callable[[], Awaitable[None]]
+        self, metrics: Metrics, readiness: Readiness, look: Callable[[], Awaitable[None]]
     ) -> None:
-        """`readiness` says whether the node serves those whom it is for; `load` is awaited before
-        the first scrape, for what takes long but once.
+        """`readiness` says whether the node serves those whom it is for; `look` is awaited before
+        each scrape, for what takes long.
         """
         self._metrics = metrics
-        self._load = load
-        self._has_loaded = False
+        self._look = look
         self._readiness = readiness
         metrics.keep(readiness)
 
@@ -52,9 +51,7 @@ class HealthApi:
 
     async def _scrape(self, request: web.Request) -> web.StreamResponse:
         """The metrics in Prometheus' text format, some at a time."""
-        if not self._has_loaded:
-            await self._load()
-            self._has_loaded = True
+        await self._look()
         response = web.StreamResponse(headers={"Content-Type": self._metrics.content_type})
         await response.prepare(request)
         async for piece in self._metrics.text():

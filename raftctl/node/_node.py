@@ -172,6 +172,9 @@ class Node:
         )
         self._cleanup.push_async_callback(driver.stop)
         RaftMetrics(driver, self.metrics)
+        process = self._process = ProcessMetrics(runtime.usage, runtime.idle_s, self.metrics)
+        process.start()
+        self._cleanup.callback(process.stop)
         self.loader = loader = MetadataLoader(driver, replica.image, self._fail, self.features)
         self._cleanup.callback(loader.stop)
         console = self._make_console(replica, driver, loader, peers)
@@ -192,9 +195,6 @@ class Node:
             controller = self._controller_client(driver, peers)
             self._start_broker(plugin, replica, driver, loader, controller)
             await self._serve_http(replica, driver, loader, console)
-        process = ProcessMetrics(runtime.usage, runtime.idle_s, self.metrics)
-        process.start()
-        self._cleanup.callback(process.stop)
         self.metrics.start()
         self._cleanup.callback(self.metrics.stop)
         self._log.info("node_started", roles=",".join(config.process_roles))
@@ -548,12 +548,12 @@ class Node:
         worker = self._runtime.worker("metrics")
         self._cleanup.callback(worker.close)
 
-        def load() -> None:
-            # Both import libraries, of a tenth of a second: not in a turn of the event loop.
+        def look() -> None:
             self.metrics.load()
-            self._runtime.usage()
+            self._process.look()
 
-        return HealthApi(self.metrics, self._readiness(driver, loader), lambda: worker.submit(load))
+        readiness = self._readiness(driver, loader)
+        return HealthApi(self.metrics, readiness, lambda: worker.submit(look))
 
     async def _serve_http(
         self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, console: Console

@@ -78,6 +78,8 @@ class ProcessMetrics:
     ) -> None:
         """To be made on the event loop. `usage` and `idle_s` are those of `Runtime`."""
         self._usage = usage
+        self._used: ProcessUsage | None = None
+        """As of the newest `look`, if there was one."""
         self._idle_s = idle_s
         self._loop = asyncio.get_running_loop()
         self._idle: deque[tuple[float, float]] = deque(maxlen=_MINUTE + 1)
@@ -97,6 +99,10 @@ class ProcessMetrics:
         if self._timer is not None:
             self._timer.cancel()
 
+    def look(self) -> None:
+        """Read what the process uses; for a worker before a scrape, as open files may be many."""
+        self._used = self._usage()
+
     def tick(self) -> None:
         """Note how long the event loop has been idle."""
         idle_s = self._idle_s()
@@ -113,7 +119,7 @@ class ProcessMetrics:
 
     def _collect(self) -> Iterator[Family]:
         yield Family(BUILD, [Sample((__version__,), 1)])
-        yield from _families(self._usage())
+        yield from _families(self._used or self._usage())
         idle_s = self._idle_s()
         if idle_s is not None:
             now = idle_s, self._loop.time()
