@@ -131,3 +131,13 @@ def test_lag_is_how_late_a_timer_fires(loop: Clocked) -> None:
     assert lag.count == 1
     assert lag.total == pytest.approx(200, rel=0.01)
     assert dict(lag.quantiles)[0.99] == pytest.approx(200, rel=0.125)
+
+
+def test_what_a_worker_has_read_before_the_scrape_is_not_read_in_it(loop: Clocked) -> None:
+    node = Node(loop)
+    node.used = ProcessUsage(open_files=3)
+    node.measured.look()
+    node.used = ProcessUsage(open_files=4)
+    assert node.value(FILES) == 3
+    node.measured.look()
+    assert node.value(FILES) == 4
