@@ -164,6 +164,8 @@ class RequestContext:
     """Of a Fetch: the records of a partition are cut there, within a batch too; None: never."""
     is_of_replica: bool = False
     """Whether it is a Fetch of a follower, not of a consumer."""
+    carried_id: str = ""
+    """Of a request in an envelope: the id that it has on the node that sends it."""
     errors: Mapping[int, int] | None = None
     """Error code to how often the response has it; without those that say that all is well."""
 
@@ -178,7 +180,7 @@ class RequestContext:
     def request_id(self) -> str:
         """The id of the request, for logs of all nodes; empty where ids are not given."""
         prefix = self.connection.id_prefix
-        return f"{prefix}.{self.number}" if prefix else ""
+        return f"{prefix}.{self.number}" if prefix else self.carried_id
 
     @property
     def followed_id(self) -> str:

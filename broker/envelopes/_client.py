@@ -16,6 +16,7 @@ from broker.request_context import host_text
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.plugins import ANY_BROKER
 from raftctl.security import Requester
+from raftctl.tracing import followed_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,10 +102,10 @@ class EnvelopeClient:
         if broker_id == ANY_BROKER:
             return await self._answer_of_any(request, requester, timeout_ms)
         if self._local is not None and broker_id == self._node_id:
-            return await self._local.answer(request, requester)
+            return await self._local.answer(request, requester, followed_id())
         message = envelope(request, requester)
         answer = await self._connections.call(
-            broker_id, ApiKey.ENVELOPE, VERSION, message, timeout_ms
+            broker_id, ApiKey.ENVELOPE, VERSION, message, timeout_ms, followed_id()
         )
         error = ErrorCode(answer["error_code"])
         if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

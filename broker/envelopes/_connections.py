@@ -46,9 +46,15 @@ class BrokerConnections:
         self._places: dict[int, _Place] = {}
 
     async def call(
-        self, broker_id: int, api_key: int, version: int, message: Message, timeout_ms: int
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        message: Message,
+        timeout_ms: int,
+        client_id: str | None = None,
     ) -> dict[str, Any]:
-        """Send a request and return the answer.
+        """Send a request and return the answer. None: the client id of the connection.
 
         Raises KafkaError: BROKER_NOT_AVAILABLE if it has certainly not been sent, with the key to
         set where that is the reason; NETWORK_EXCEPTION if no answer came; REQUEST_TIMED_OUT.
@@ -66,7 +72,7 @@ class BrokerConnections:
         try:
             connection = await self._connected(place, broker_id, endpoint, timeout_ms)
             try:
-                answer = await connection.call(api_key, version, message, timeout_ms)
+                answer = await connection.call(api_key, version, message, timeout_ms, client_id)
             except BaseException:
                 # An answer that comes later would be taken for another request's.
                 connection.close()

@@ -20,6 +20,7 @@ from broker.request_context import ClientConnection, RequestContext
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import CLUSTER_NAME, DENIED, Operation, ResourceType
 from raftctl.security import Action
+from raftctl.tracing import follow, is_request_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,10 +47,11 @@ class LocalBroker(NamedTuple):
     aside: Callable[[Callable[[], Any]], asyncio.Future[Any]]
     """Does on a worker what would keep the event loop too long."""
 
-    async def answer(self, request: bytes, requester: Requester) -> bytes:
+    async def answer(self, request: bytes, requester: Requester, request_id: str) -> bytes:
         """Return the response to a request of `CARRIED`, both without lengths.
 
-        `requester` has a host as rules name it. Raises KafkaError: INVALID_REQUEST for what may not
+        `requester` has a host as rules name it; `request_id` is the one that logs of all nodes name
+        the request by, empty if it has none. Raises KafkaError: INVALID_REQUEST for what may not
         be carried or is malformed, UNSUPPORTED_VERSION, MESSAGE_TOO_LARGE.
         """
         if len(request) > REQUEST_BYTES_MAX:
@@ -61,7 +63,7 @@ class LocalBroker(NamedTuple):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, why)
             if header.version not in SERVED[header.api_key]:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-            response = await self._served(request, requester)
+            response = await self._served(request, requester, request_id)
         except (MalformedError, HangUpError) as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if response is None:
@@ -72,7 +74,7 @@ class LocalBroker(NamedTuple):
         joined: bytes = await self.aside(partial(_joined, response))
         return joined[4:]
 
-    async def _served(self, request: bytes, requester: Requester) -> Response:
+    async def _served(self, request: bytes, requester: Requester, request_id: str) -> Response:
         now = asyncio.get_running_loop().time()
         client = ClientConnection(
             self.listener,
@@ -81,8 +83,14 @@ class LocalBroker(NamedTuple):
             principal=requester.principal,
         )
         context = RequestContext(
-            client, len(request), now, now, records_bytes_max=RECORDS_BYTES_MAX
+            client,
+            len(request),
+            now,
+            now,
+            records_bytes_max=RECORDS_BYTES_MAX,
+            carried_id=request_id,
         )
+        follow(context)
         response = self.serve(request, context)
         if not isinstance(response, Reply):
             return response
@@ -117,18 +125,25 @@ class Envelopes:
         if header.version != VERSION:
             raise HangUpError(f"api {header.api_key} version {header.version} is not supported")
         body = decode_body(frame, header, position, context).body
-        return Reply.run(self._answer(header.correlation_id, body, context.connection.requester))
+        # The sender names the request by the client id; who is no node of the cluster is refused.
+        named = header.client_id or ""
+        request_id = named if is_request_id(named) else context.request_id
+        sender = context.connection.requester
+        return Reply.run(self._answer(header.correlation_id, body, sender, request_id))
 
-    async def _answer(self, correlation_id: int, body: Any, sender: Requester) -> Response:
+    async def _answer(
+        self, correlation_id: int, body: Any, sender: Requester, request_id: str
+    ) -> Response:
         answer: dict[str, object]
         try:
-            answer = {"error_code": ErrorCode.NONE, "response_data": await self._open(body, sender)}
+            data = await self._open(body, sender, request_id)
+            answer = {"error_code": ErrorCode.NONE, "response_data": data}
         except KafkaError as error:
             answer = {"error_code": error.code, "response_data": None}
         return encode_response(ApiKey.ENVELOPE, VERSION, correlation_id, answer)
 
-    async def _open(self, body: Any, sender: Requester) -> bytes:
+    async def _open(self, body: Any, sender: Requester, request_id: str) -> bytes:
         if self._authorizer is not None and not self._authorizer.authorize(sender, _MAY_SEND):
             raise KafkaError(DENIED[ResourceType.CLUSTER])
         requester = requester_in(body["request_principal"], body["client_host_address"])
-        return await self._local.answer(bytes(body["request_data"]), requester)
+        return await self._local.answer(bytes(body["request_data"]), requester, request_id)

@@ -26,6 +26,7 @@ from raftctl.tracing._request_ids import (
     RequestIds,
     add_request_id,
     follow,
+    followed_id,
     is_request_id,
 )
 from raftctl.tracing._spans import SpanKind, TraceContext, Tracer
@@ -39,5 +40,6 @@ __all__ = [
     "Tracer",
     "add_request_id",
     "follow",
+    "followed_id",
     "is_request_id",
 ]

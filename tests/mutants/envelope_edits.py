@@ -20,9 +20,16 @@ EDITS = (
     Edit(
         "sender_is_the_requester",
         f"{_SERVER}Envelopes._open",
-        'self._local.answer(bytes(body["request_data"]), requester)',
-        'self._local.answer(bytes(body["request_data"]), sender)',
+        'self._local.answer(bytes(body["request_data"]), requester, request_id)',
+        'self._local.answer(bytes(body["request_data"]), sender, request_id)',
         f"{_ENVELOPES}a_broker_answers_as_it_answers_the_requester[False]",
+    ),
+    Edit(
+        "request_in_an_envelope_has_another_id",
+        f"{_SERVER}Envelopes.serve",
+        "named if is_request_id(named) else context.request_id",
+        "context.request_id",
+        f"{_ENVELOPES}a_request_keeps_its_id_on_the_broker_that_answers[False]",
     ),
     Edit(
         "logins_travel_in_envelopes",

@@ -48,17 +48,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def call(
-        self, api_key: int, version: int, message: Message, timeout_ms: int
+        self,
+        api_key: int,
+        version: int,
+        message: Message,
+        timeout_ms: int,
+        client_id: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and return the answer; its records are views of one buffer.
 
+        `client_id` stands in its header instead of the connection's own.
         Raises KafkaError: NETWORK_EXCEPTION, or REQUEST_TIMED_OUT; those of `log_in` if the
         session must be renewed before.
         """
         renew_at, login = self._renew_at, self._login
         if renew_at is not None and login is not None and self._loop.time() >= renew_at:
             await self.log_in(login, timeout_ms)
-        return await self._exchange(api_key, version, message, timeout_ms)
+        return await self._exchange(api_key, version, message, timeout_ms, client_id)
 
     async def log_in(self, login: NodeLogin, timeout_ms: int) -> None:
         """Authenticate; `call` does so again before the session expires.
@@ -87,14 +93,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._renew_at = self._loop.time() + lifetime
 
     async def _exchange(
-        self, api_key: int, version: int, message: Message, timeout_ms: int
+        self,
+        api_key: int,
+        version: int,
+        message: Message,
+        timeout_ms: int,
+        client_id: str | None = None,
     ) -> dict[str, Any]:
         if self._transport is None or self._transport.is_closing():
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the connection is closed")
         self._correlation_id += 1
         self._answer = self._loop.create_future()
         sent_id = self._correlation_id
-        self._transport.write(encode_request(api_key, version, sent_id, self._client_id, message))
+        client_id = self._client_id if client_id is None else client_id
+        self._transport.write(encode_request(api_key, version, sent_id, client_id, message))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 frame = await self._answer

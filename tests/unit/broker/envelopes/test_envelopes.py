@@ -24,6 +24,7 @@ from raftctl.metadata.records import ClientQuotaRecord
 from raftctl.plugins import ANY_BROKER
 from raftctl.runtime.real import RealRuntime
 from raftctl.security import ANONYMOUS, Principal, Requester
+from raftctl.tracing import Named, follow
 from tests.kit.authorizing import RuledAuthorizer, requester
 from tests.unit.broker.server.fakes import (
     KEYS,
@@ -101,6 +102,20 @@ async def test_a_broker_answers_as_it_answers_the_requester(*, in_process: bool)
                 answer = await ask(client, "METADATA", body, who)
                 assert [topic["name"] for topic in answer["topics"]] == names
     assert broker.contexts[0].connection.requester == ALICE
+
+
+@pytest.mark.req("O2")
+@pytest.mark.parametrize("in_process", [False, True])
+async def test_a_request_keeps_its_id_on_the_broker_that_answers(*, in_process: bool) -> None:
+    """Without an id, as before there is a request, it has that of its envelope."""
+    async with running() as broker, asking(broker, in_process=in_process) as client:
+        follow(Named("9.19a7c3e5b21.0.4"))
+        await ask(client, "LIST_GROUPS", LIST_GROUPS)
+        follow(None)
+        await ask(client, "LIST_GROUPS", LIST_GROUPS)
+    named, unnamed = [one.request_id for one in broker.contexts]
+    assert named == "9.19a7c3e5b21.0.4"
+    assert unnamed == ("" if in_process else "1.0.1.2")
 
 
 async def test_only_who_may_act_for_the_cluster_sends_envelopes() -> None:
