@@ -7,14 +7,12 @@ event loop.
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from raftctl.failures import HandingTo
+from raftctl.loader import SlicedPublisher
 from raftctl.metadata.records import NO_LEADER
 from raftctl.metrics import Meter
-from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicDelta
 
 
-class PartitionCounts:
+class PartitionCounts(SlicedPublisher):
     """The counts of the newest committed image, or of one shortly before."""
 
     def __init__(
@@ -31,10 +29,8 @@ class PartitionCounts:
         """`fail` ends the node. `is_active` says whether it is the controller: others count no
         elections.
         """
-        self._fail = fail
+        super().__init__(fail)
         self._is_active = is_active
-        self._waiting: deque[Iterator[None]] = deque()
-        """Changes that are not counted, the first perhaps in part."""
         self.partitions = 0
         self.offline = 0
         """Without a leader."""
@@ -50,23 +46,7 @@ class PartitionCounts:
         self.unclean_elections = Meter()
         """Those whose leader may lack committed records."""
 
-    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follow the change to `image`."""
-        self._waiting.append(self._follow(delta))
-        if len(self._waiting) == 1:
-            self._count_some()
-
-    def _count_some(self) -> None:
-        with HandingTo(self._fail):
-            slices = Slices()
-            while self._waiting:
-                for _ in self._waiting[0]:
-                    if slices.is_over():
-                        asyncio.get_running_loop().call_soon(self._count_some)
-                        return
-                self._waiting.popleft()
-
-    def _follow(self, delta: MetadataDelta) -> Iterator[None]:
+    def follow(self, delta: MetadataDelta, _image: MetadataImage) -> Iterator[None]:
         """Count what changed, a topic in each step."""
         for topic in delta.deleted_topics.values():
             for partition in topic.partitions.values():

@@ -75,7 +75,7 @@ class Console:
         self._node_log = quorum
         self._health = health
         self._looking_back: asyncio.Task[None] | None = None
-        health.followed = self._begin_to_look_back
+        health.begun = self._begin_to_look_back
 
     def mount(self, app: web.Application) -> None:
         """Add the routes to the node's application, and what protects their answers."""

@@ -7,16 +7,14 @@ much, a part is counted in each turn of the event loop.
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, deque
+from collections import Counter
 from enum import IntEnum
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from raftctl.failures import HandingTo, resolve
+from raftctl.loader import SlicedPublisher
 from raftctl.metadata.configs.topic import TOPIC_KEYS, broker_topic_defaults
 from raftctl.metadata.records import BROKER_RESOURCE, NO_LEADER, TOPIC_RESOURCE
-from raftctl.runtime import Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -80,22 +78,19 @@ def conditions(partition: PartitionImage, min_isr: int) -> Counts:
     )
 
 
-class ClusterHealth:
+class ClusterHealth(SlicedPublisher):
     """The health of all topics of the newest image, or of one shortly before."""
 
     def __init__(
         self, loader: MetadataLoader, static: TopicConfig, fail: Callable[[BaseException], None]
     ) -> None:
         """`static` has the values of a topic by this node's file; `fail` ends the node."""
+        super().__init__(fail)
         self._loader = loader
         self._static = static
-        self._fail = fail
         self._is_following = False
-        self.followed: Callable[[], None] = lambda: None
+        self.begun: Callable[[], None] = lambda: None
         """Called once, when the first question comes."""
-        self._waiting: deque[Iterator[None]] = deque()
-        """Changes that are not counted, the first perhaps in part."""
-        self._idle: list[asyncio.Future[None]] = []
         self._shared: dict[TopicHealth, TopicHealth] = {}
         self._min_isr = 0
         """Of a topic without an override; 0 before the first image."""
@@ -118,11 +113,8 @@ class ClusterHealth:
         if not self._is_following:
             self._is_following = True
             self._loader.add_publisher(self)
-            self.followed()
-        if self._waiting:
-            idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle.append(idle)
-            await idle
+            self.begun()
+        await self.followed()
         return self._loader.image
 
     def fill_since(
@@ -138,26 +130,7 @@ class ClusterHealth:
         for broker_id in [one for one, at in self.fenced_since.items() if at is None]:
             self.fenced_since[broker_id] = fenced_since(broker_id)
 
-    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follow the change to `image`."""
-        self._waiting.append(self._follow(delta, image))
-        if len(self._waiting) == 1:
-            self._count_some()
-
-    def _count_some(self) -> None:
-        with HandingTo(self._fail):
-            slices = Slices()
-            while self._waiting:
-                for _ in self._waiting[0]:
-                    if slices.is_over():
-                        asyncio.get_running_loop().call_soon(self._count_some)
-                        return
-                self._waiting.popleft()
-            idle, self._idle = self._idle, []
-            for one in idle:
-                resolve(one, None)
-
-    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
+    def follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         """Count what changed, a topic in each step."""
         since = None if delta.image.offset < 0 else image.timestamp_ms
         for broker_id, broker in delta.changed_brokers.items():

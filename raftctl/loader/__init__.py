@@ -3,6 +3,7 @@
     MetadataLoader   replays committed batches and publishes (delta, image) to its publishers
     Snapshotter      takes snapshots by size, time or the leader's mark, and lets retention delete
     Snapshots        reads and writes the snapshot files on a worker of their own
+    SlicedPublisher  follows images some steps in each turn of the event loop
     LoaderMetrics    how far the node has applied the metadata
     StateHashes      compares this replica's state with the active controller's
 
@@ -26,12 +27,14 @@ Sources: Kafka's `MetadataLoader`, `MetadataPublisher` and `SnapshotGenerator`; 
 
 from raftctl.loader._loader import MetadataLoader
 from raftctl.loader._metrics import LoaderMetrics
+from raftctl.loader._sliced_publisher import SlicedPublisher
 from raftctl.loader._snapshots import Snapshots, Snapshotter, image_of
 from raftctl.loader._state_hashes import StateDivergedError, StateHashes
 
 __all__ = [
     "LoaderMetrics",
     "MetadataLoader",
+    "SlicedPublisher",
     "Snapshots",
     "Snapshotter",
     "StateDivergedError",
