@@ -6,10 +6,10 @@ With `--check` it only compares; exit status 1 if the page is stale.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from raftctl.cli.reference import write_pages
 from tests.kit.checker_cases import CASES
 from tests.mutants.checker_catalog import CHECKER_EDITS
 
@@ -115,12 +115,7 @@ def _page() -> Iterator[str]:
 
 def main() -> None:
     """Writes the page, or compares."""
-    text = "\n".join(_page()) + "\n"
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return
-    if "--check" in sys.argv[1:]:
-        sys.exit(f"stale: {PAGE.name}; run python -m tests.checkers_reference")
-    PAGE.write_text(text, encoding="utf-8")
+    write_pages({PAGE: "\n".join(_page()) + "\n"}, "tests.checkers_reference")
 
 
 if __name__ == "__main__":

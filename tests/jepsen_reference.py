@@ -6,14 +6,13 @@ raftctl and jepsen imports the other's command line.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from jepsen.cli.commands import app
-from raftctl.cli.reference import command_sections
+from raftctl.cli.reference import command_sections, write_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +34,7 @@ def _page() -> Iterator[str]:
 
 def main() -> None:
     """Writes the page, or compares."""
-    text = "\n".join(_page()) + "\n"
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return
-    if "--check" in sys.argv[1:]:
-        sys.exit(f"stale: {PAGE.name}; run python -m tests.jepsen_reference")
-    PAGE.write_text(text, encoding="utf-8")
+    write_pages({PAGE: "\n".join(_page()) + "\n"}, "tests.jepsen_reference")
 
 
 if __name__ == "__main__":

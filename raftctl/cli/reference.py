@@ -22,7 +22,7 @@ from raftctl.config.addresses import Listener
 from raftctl.integers import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pydantic.fields import FieldInfo
 
@@ -58,17 +58,24 @@ _UNLIMITED = {INT_MAX: "2^31 - 1", LONG_MAX: "2^63 - 1"}
 
 def main() -> None:
     """Writes the pages, or with `--check` only compares; exit status 1 if one is stale."""
-    stale = []
-    for name, text in pages().items():
-        path = DIRECTORY / name
+    write_pages({DIRECTORY / name: text for name, text in pages().items()}, "raftctl.cli.reference")
+
+
+def write_pages(pages: Mapping[Path, str], module: str) -> None:
+    """Write generated files, or with `--check` on the command line only compare them.
+
+    Exits with status 1 if one is stale, and names the module that writes it.
+    """
+    only_checks, stale = "--check" in sys.argv[1:], []
+    for path, text in pages.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
-        stale.append(name)
-        if "--check" not in sys.argv[1:]:
+        stale.append(path.name)
+        if not only_checks:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-    if stale and "--check" in sys.argv[1:]:
-        sys.exit(f"stale: {', '.join(stale)}; run python -m raftctl.cli.reference")
+    if stale and only_checks:
+        sys.exit(f"stale: {', '.join(stale)}; run python -m {module}")
 
 
 def pages() -> dict[str, str]:

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
+from raftctl.cli.reference import write_pages
 from tests.monitoring import alerts, dashboard, reference, strimzi
 from tests.monitoring.definitions import ROOT
 
 
 def main() -> None:
     """Writes the files, or compares."""
-    stale = []
-    for name, text in files().items():
-        path = ROOT / name
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale.append(name)
-        if "--check" not in sys.argv[1:]:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    if stale and "--check" in sys.argv[1:]:
-        sys.exit(f"stale: {', '.join(stale)}; run python -m tests.monitoring")
+    write_pages({ROOT / name: text for name, text in files().items()}, "tests.monitoring")
 
 
 def files() -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.protocol.versions import SERVED
+from raftctl.cli.reference import write_pages
 from tests.peers.authorization.documented import Documented, documented
 from tests.peers.authorization.recorded import COLUMNS, NO_CELL, REFUSED, Recorded, recorded
 from tests.peers.authorization.rows import written
@@ -162,12 +163,7 @@ def main() -> None:
     missing = unexplained()
     if missing:
         sys.exit(f"neither a request nor a reason for {', '.join(missing)}")
-    fresh = text()
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == fresh:
-        return
-    if "--check" in sys.argv[1:]:
-        sys.exit(f"stale: {PAGE.name}; run python -m tests.peers.authorization.page")
-    PAGE.write_text(fresh, encoding="utf-8")
+    write_pages({PAGE: text()}, "tests.peers.authorization.page")
 
 
 if __name__ == "__main__":

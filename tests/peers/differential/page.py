@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from broker.protocol.versions import SERVED, ApiKey
+from raftctl.cli.reference import write_pages
 from tests.peers.differential.listed import listed
 from tests.peers.differential.table import scripts
 
@@ -57,12 +58,7 @@ def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    fresh = f"{before}{section()}{after}"
-    if fresh == text:
-        return
-    if "--check" in sys.argv[1:]:
-        sys.exit(f"stale: {PAGE.name}; run python -m tests.peers.differential.page")
-    PAGE.write_text(fresh, encoding="utf-8")
+    write_pages({PAGE: f"{before}{section()}{after}"}, "tests.peers.differential.page")
 
 
 if __name__ == "__main__":
