@@ -121,7 +121,7 @@ def _tables(
     if view.trouble:
         tables.append(("PARTITIONS IN TROUBLE", _TROUBLE, view.trouble, ""))
     tables.append((f"TOPICS by {by}", _TOPICS, topics, "no broker serves metrics of topics"))
-    tables.append(("GROUPS by lag", _GROUPS, groups, "no broker serves the lag of a group"))
+    tables.append(("GROUPS by lag", _GROUPS, groups, "no group with committed offsets is known"))
     return tables
 
 
