@@ -2,8 +2,8 @@
 
 `scrape` is one broker that gets more and more partitions: how long a scrape takes, how much of the
 event loop's time, and its longest turn meanwhile. `counting` is a cluster that is loaded with
-produced records and with puts, while its nodes count (B) or do not (A): A B B A in one run. A
-scrape every five seconds belongs to B.
+produced records and with puts, while its nodes count (B) or do not (A): A B B A and so on, a
+quarter second each. What scrapes cost is measured beside it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import contextlib
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -32,7 +30,6 @@ from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.localcluster.processes import ProcessRef, start_program
 from tests.bench.cluster import create_topic, wait_in_sync
 from tests.bench.figures import figure, report
-from tests.bench.produce import RECORD_BYTES, TURN_BYTES
 from tests.bench.scale.loading import processor_s
 
 if TYPE_CHECKING:
@@ -50,7 +47,9 @@ BETWEEN_S = 0.3
 """Scrapes; a line of the record is written thrice meanwhile."""
 SCRAPE_EVERY_S = 5.0
 RECORD = "turns.jsonl"
-PUTS = {"outstanding": 256, "seconds": 5, "warmup": 1}
+PUT_S = 4
+WARM_S = 0.6
+SLICE_S = 0.25
 OFF, ON = "off", "on"
 SIGNALS = {OFF: signal.SIGUSR1, ON: signal.SIGUSR2}
 
@@ -165,116 +164,115 @@ def wait_for_replicas(scraped: Scraped, count: int) -> None:
     raise TimeoutError(f"no {count} partitions after two minutes")
 
 
-class Switched:
-    """A cluster that counts or does not; while it counts, its brokers are scraped."""
+class Slices:
+    """A loaded cluster that counts in every second slice of time, or nearly so: off, on, on, off.
+
+    A machine's speed changes from second to second by more than is looked for, so neighbours are
+    compared, and of all the ratios the median counts. What was done in a slice is what the logs
+    have grown by.
+    """
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self._brokers = [Scraped(cluster, node) for node in cluster.layout.brokers]
-        self._ended = threading.Event()
+        found = (cluster.process(node) for node in cluster.layout.nodes)
+        self._pids = [process.pid for process in found if process is not None]
+        self._sizes: dict[Path, int] = {}
+        """The largest that each file was: a log may lose old segments."""
 
-    def pids(self) -> list[int]:
-        """Of all nodes."""
-        found = (self._cluster.process(node) for node in self._cluster.layout.nodes)
-        return [process.pid for process in found if process is not None]
+    def during(self, command: Sequence[str], logs: str) -> Iterator[dict[str, list[float]]]:
+        """Yields, for each four slices of a load, off's and on's (bytes a second, seconds a byte).
 
-    @contextlib.contextmanager
-    def turn(self, which: str) -> Iterator[None]:
-        """Counts or does not, inside."""
-        for pid in self.pids():
+        `logs` are the files that grow, below the cluster's directory.
+        """
+        self._sizes.clear()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as load:
+            time.sleep(WARM_S)
+            while load.poll() is None:
+                found: dict[str, list[tuple[float, float, float]]] = {OFF: [], ON: []}
+                for which in (OFF, ON, ON, OFF):
+                    found[which].append(self._slice(which, logs))
+                # The last ones of a load are perhaps not loaded.
+                if all(grown for slices in found.values() for _, _, grown in slices):
+                    yield {which: _sums(slices) for which, slices in found.items()}
+            if load.wait():
+                raise RuntimeError(f"{command} has failed")
+
+    def _slice(self, which: str, logs: str) -> tuple[float, float, float]:
+        """Seconds, processor seconds of all nodes, and bytes."""
+        for pid in self._pids:
             os.kill(pid, SIGNALS[which])
-        self._ended.clear()
-        scraping = threading.Thread(target=self._scrape)
-        if which == ON:
-            scraping.start()
-        try:
-            yield
-        finally:
-            self._ended.set()
-            if which == ON:
-                scraping.join()
+        before = perf_counter(), self._processor_s(), self._bytes(logs)
+        time.sleep(SLICE_S)
+        after = perf_counter(), self._processor_s(), self._bytes(logs)
+        seconds, used, grown = (late - early for early, late in zip(before, after, strict=True))
+        return seconds, used, grown
 
-    def _scrape(self) -> None:
-        while not self._ended.wait(SCRAPE_EVERY_S):
+    def scrape_s(self) -> float:
+        """Processor seconds that a scrape of each broker costs a second, by the usual interval."""
+        before = self._processor_s()
+        for _ in range(SCRAPES):
             for broker in self._brokers:
                 broker.scrape()
+        return (self._processor_s() - before) / SCRAPES / SCRAPE_EVERY_S
 
-    def processor_s(self) -> float:
-        """Of all nodes together."""
-        return sum(map(processor_s, self.pids()))
+    def _processor_s(self) -> float:
+        return sum(map(processor_s, self._pids))
+
+    def _bytes(self, logs: str) -> int:
+        for path in self._cluster.directory.glob(logs):
+            with contextlib.suppress(FileNotFoundError):
+                self._sizes[path] = max(self._sizes.get(path, 0), path.stat().st_size)
+        return sum(self._sizes.values())
+
+
+def _sums(slices: Sequence[tuple[float, float, float]]) -> list[float]:
+    seconds, used, grown = map(sum, zip(*slices, strict=True))
+    return [grown / seconds, used / grown]
 
 
 def counting(turns: int) -> dict[str, Any]:
-    """Produce and put with and without counting, in turns, and the ratios of their medians."""
-    speeds: dict[str, dict[str, list[float]]] = {
-        name: {OFF: [], ON: []} for name in ("produce", "produce_cpu", "puts", "put_cpu")
-    }
+    """Produce and put while counting is switched off and on, and what it costs."""
+    found: dict[str, list[dict[str, list[float]]]] = {"produce": [], "put": []}
     with cluster_of(3, 3) as cluster:
-        switched = Switched(cluster)
+        slices = Slices(cluster)
         wait_in_sync(cluster)
         admin = AdminClient({"bootstrap.servers": cluster.layout.bootstrap, "log_level": 2})
-        # The first turn warms up and is not kept.
-        order = [ON] + [one for _ in range(turns) for one in (OFF, ON, ON, OFF)]
-        for number, which in enumerate(order):
-            with switched.turn(which):
-                found = _produced(cluster, admin, switched, f"produce-{number}")
-                found |= _put(cluster, switched)
-            if number:
-                for name, value in found.items():
-                    speeds[name][which].append(value)
-                sys.stdout.write(f"{which} {found}\n")
-                sys.stdout.flush()
-    return _compared(speeds)
+        for turn in range(turns):
+            topic = f"produce-{turn}"
+            create_topic(admin, topic, 6)
+            produce = [sys.executable, "-m", "tests.bench.produce", cluster.layout.bootstrap, topic]
+            found["produce"] += slices.during(produce, f"**/{topic}-*/*.log")
+            admin.delete_topics([topic])[topic].result()
+        found["put"] += slices.during(_put(cluster, turns), "**/__cluster_metadata-0/*.log")
+        scrape_s = slices.scrape_s()
+    return _compared(found, scrape_s)
 
 
-def _produced(
-    cluster: LocalCluster, admin: AdminClient, switched: Switched, topic: str
-) -> dict[str, float]:
-    create_topic(admin, topic, 6)
-    before = switched.processor_s()
-    command = [sys.executable, "-m", "tests.bench.produce", cluster.layout.bootstrap, topic]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    used = switched.processor_s() - before
-    admin.delete_topics([topic])[topic].result()
-    megabytes = TURN_BYTES // RECORD_BYTES * RECORD_BYTES / 1e6
-    speed = json.loads(output)["megabytes_per_s"]
-    return {"produce": speed, "produce_cpu": used / megabytes * 1e3}
-
-
-def _put(cluster: LocalCluster, switched: Switched) -> dict[str, float]:
+def _put(cluster: LocalCluster, turns: int) -> list[str]:
     leader = cluster.status().leader
     if leader is None:
         raise RuntimeError("no controller leads")
     (address,) = (
         node.address for node in cluster.layout.controllers if node.node_id == leader["node_id"]
     )
-    before = switched.processor_s()
-    named = [text for name, value in PUTS.items() for text in (f"--{name}", str(value))]
     where = ["--leader", address, "--cluster-id", cluster.layout.cluster_id]
-    command = [sys.executable, "-m", "tests.bench.quorum.load", *where, *named]
-    output = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    used = switched.processor_s() - before
-    puts = output["puts"] / output["seconds"]
-    return {"puts": puts, "put_cpu": used / output["all_puts"] * 1e6}
+    seconds = ["--seconds", str(turns * PUT_S), "--outstanding", "256"]
+    return [sys.executable, "-m", "tests.bench.quorum.load", *where, *seconds]
 
 
-def _compared(speeds: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
-    says = {
-        "produce": ("MB/s", "1 KiB records, acks=all, three replicas"),
-        "produce_cpu": ("ms/MB", "processor time of all nodes"),
-        "puts": ("/s", "256 puts under way"),
-        "put_cpu": ("us", "processor time of all nodes for a put"),
-    }
-    found: dict[str, Any] = {}
-    for name, of in speeds.items():
-        unit, goal = says[name]
-        for which, values in of.items():
-            found[f"{name}_{which}"] = figure(values, unit, goal, 2)
-        medians = {which: statistics.median(values) for which, values in of.items()}
-        more = medians[ON] / medians[OFF] - 1
-        cost = more if name.endswith("cpu") else -more
-        found[f"{name}_cost"] = figure([100 * cost], "%", "what counting costs; goal: at most 2")
-    return found
+def _compared(
+    found: dict[str, list[dict[str, list[float]]]], scrape_s: float
+) -> dict[str, dict[str, Any]]:
+    figures = {}
+    for load, fours in found.items():
+        speed = [100 * (1 - four[ON][0] / four[OFF][0]) for four in fours]
+        used = [100 * (four[ON][1] / four[OFF][1] - 1) for four in fours]
+        goal = f"what counting costs, {len(fours)} times off, on, on, off; goal: at most 2"
+        figures[f"{load}_speed_cost"] = figure(speed, "%", f"speed: {goal}", 2)
+        figures[f"{load}_cpu_cost"] = figure(used, "%", f"processor time of all nodes: {goal}", 2)
+    goal = f"of one core, for scrapes of three brokers each {SCRAPE_EVERY_S:.0f} s"
+    return figures | {"scrape_cpu": figure([100 * scrape_s], "%", goal, 2)}
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -283,7 +281,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=[SCRAPE, COUNTING])
     parser.add_argument("--output", type=Path, default=Path("out/bench-metrics.json"))
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--turns", type=int, default=4, help="of four loads each")
+    parser.add_argument(
+        "--turns", type=int, default=20, help="of 256 MiB produced, and four seconds of puts"
+    )
     given = parser.parse_args(words)
     figures: dict[str, Any] = {}
     if SCRAPE in (given.only or [SCRAPE]):

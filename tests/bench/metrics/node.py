@@ -14,7 +14,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, cast
 
@@ -25,13 +24,14 @@ from raftctl.localcluster.ports import free_ports
 from raftctl.metrics import Distribution, Metrics
 from raftctl.node import Node
 from raftctl.quorum import RaftMetrics
-from raftctl.runtime.real import RealRuntime, make_collector
+from tests.bench.measured_node import run_until_killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FunctionType
 
     from raftctl.config import NodeConfig
+    from raftctl.runtime.real import RealRuntime
 
 COUNTING: tuple[Callable[..., object], ...] = (
     RequestTimes.sent,
@@ -112,15 +112,7 @@ async def _run(properties: str, record: str, runtime: RealRuntime) -> None:
 
 def main() -> None:
     """Runs the node that the command line names, until it is killed."""
-    properties, record = sys.argv[1:]
-    runtime = RealRuntime()
-    collector = make_collector()
-    collector.start()
-    try:
-        asyncio.run(_run(properties, record, runtime))
-    finally:
-        collector.stop()
-        runtime.close()
+    run_until_killed(_run)
 
 
 if __name__ == "__main__":

@@ -16,17 +16,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
 from raftctl.cli.files import read_config_file
 from raftctl.node import Node
 from raftctl.plugins import load_broker
-from raftctl.runtime.real import RealRuntime, make_collector
+from tests.bench.measured_node import run_until_killed
 
 if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataDelta, MetadataImage
+    from raftctl.runtime.real import RealRuntime
 
 LOOK_S = 0.01
 STALL_MS = 5.0
@@ -100,15 +100,7 @@ async def _run(properties: str, record: str, runtime: RealRuntime) -> None:
 
 def main() -> None:
     """Runs the node that the command line names, until it is killed."""
-    properties, record = sys.argv[1:]
-    runtime = RealRuntime()
-    collector = make_collector()
-    collector.start()
-    try:
-        asyncio.run(_run(properties, record, runtime))
-    finally:
-        collector.stop()
-        runtime.close()
+    run_until_killed(_run)
 
 
 if __name__ == "__main__":
