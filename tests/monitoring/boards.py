@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DASHBOARDS = ("strimzi-kafka", "strimzi-kraft", "strimzi-kafka-exporter")
 NOTHING = "absent(vector(1))"
 """An expression that never has data."""
+_PLACE = "packaging/examples/metrics"
 _RULES = ("prometheus-kafka-rules", "prometheus-kafka-exporter-topic-rules-group")
 _QUERY_RESULT = re.compile(r"query_result\((.+)\)$", re.DOTALL)
 _LABEL_VALUES = re.compile(r"label_values\((.+),\s*(\w+)\)$", re.DOTALL)
@@ -38,8 +39,7 @@ def shown(folder: Path, prometheus: Prometheus) -> Iterator[Shown]:
     Where a variable has no values, its dashboard is one expression without data.
     """
     for name in DASHBOARDS:
-        path = folder / "grafana-dashboards" / f"{name}.json"
-        board = json.loads(path.read_text(encoding="utf-8"))
+        board = json.loads(_text_of(folder, f"{name}.json"))
         values: dict[str, str] = {}
         queried = [one for one in board["templating"]["list"] if one["type"] == "query"]
         for variable in queried:
@@ -58,12 +58,18 @@ def shown(folder: Path, prometheus: Prometheus) -> Iterator[Shown]:
 
 def rules(folder: Path) -> dict[str, str]:
     """The files of rules as Prometheus reads them, by name."""
-    place = folder / "prometheus-install" / "prometheus-rules"
     found = {}
     for name in _RULES:
-        resource = (place / f"{name}.yaml").read_text(encoding="utf-8")
+        resource = _text_of(folder, f"{name}.yaml")
         found[f"{name}.yml"] = textwrap.dedent(resource.partition("\nspec:\n")[2])
     return found
+
+
+def _text_of(folder: Path, name: str) -> str:
+    """The file of this name, wherever it lies below the folder."""
+    for path in sorted(folder.rglob(name)):
+        return path.read_text(encoding="utf-8")
+    raise FileNotFoundError(f"--dashboards: no {name} below {folder}; name {_PLACE} of a checkout")
 
 
 def _panels(panels: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
