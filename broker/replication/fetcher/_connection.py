@@ -1,28 +1,37 @@
 """A connection from this broker to another's listener: one request at a time.
 
-The records in an answer are views of the frame it came in, and are copied only once more, into the
-log.
+An answer is handed over in the turn of the event loop in which its last byte arrives. One timer
+serves all requests of a connection: it is moved when it fires, not with each of them. The records
+in an answer are views of the frame it came in, and are copied only once more, into the log.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError, decode_response, encode_request
 from broker.protocol.versions import ApiKey
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.failures import resolve
+from raftctl.runtime import Deadline
 from raftctl.security.sasl.login import node_login
 from raftctl.security.tls import NodeTls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.protocol.codec import Frame, Message
     from raftctl.config import NodeConfig
     from raftctl.metadata.records import Endpoint
     from raftctl.runtime.api import Runtime
     from raftctl.security.sasl.login import NodeLogin
     from raftctl.security.tls import TlsClient
+
+    Answered = Callable[[dict[str, Any] | KafkaError], None]
+    """What is called with the answer, or with the error that came in its place."""
 
 RENEWED_AFTER = 0.9
 """Of a session's lifetime: before a request could reach the other side too late."""
@@ -35,9 +44,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._frames = FrameReader(response_bytes_max)
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Frame] | None = None
+        self._answered: Answered | None = None
+        """Of the request that waits for its answer."""
+        self._asked = (0, 0)
+        """The api key and version of that request."""
         self._correlation_id = 0
         self._loop = asyncio.get_running_loop()
+        self._due_at = 0.0
+        """When the answer must have come, by the event loop's time."""
+        self._timer = Deadline(self._loop, self._watch_time)
         self._login: NodeLogin | None = None
         self._renew_at: float | None = None
         """When to log in again, by the event loop's time (KIP-368)."""
@@ -46,6 +61,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         """True if neither side has closed it, as far as this one knows."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def must_renew(self) -> bool:
+        """True if it must log in again before the next request."""
+        return self._renew_at is not None and self._loop.time() >= self._renew_at
+
+    async def renew(self, timeout_ms: int) -> None:
+        """Log in again if the session would expire; KafkaError as of `log_in`."""
+        if self.must_renew and self._login is not None:
+            await self.log_in(self._login, timeout_ms)
 
     async def call(
         self,
@@ -61,9 +86,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         Raises KafkaError: NETWORK_EXCEPTION, or REQUEST_TIMED_OUT; those of `log_in` if the
         session must be renewed before.
         """
-        renew_at, login = self._renew_at, self._login
-        if renew_at is not None and login is not None and self._loop.time() >= renew_at:
-            await self.log_in(login, timeout_ms)
+        await self.renew(timeout_ms)
         return await self._exchange(api_key, version, message, timeout_ms, client_id)
 
     async def log_in(self, login: NodeLogin, timeout_ms: int) -> None:
@@ -100,28 +123,53 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_ms: int,
         client_id: str | None = None,
     ) -> dict[str, Any]:
+        future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        answered = partial(resolve, future)
+        self.send(api_key, version, message, timeout_ms, answered, client_id)
+        try:
+            return await future
+        finally:
+            if self._answered is answered:
+                # The caller was cancelled: the answer will find nobody.
+                self._answered = None
+
+    def send(
+        self,
+        api_key: int,
+        version: int,
+        message: Message,
+        timeout_ms: int,
+        answered: Answered,
+        client_id: str | None = None,
+    ) -> None:
+        """Send a request; see `call`. `answered` is called once, never before this returns.
+
+        It is given a KafkaError instead of the answer: NETWORK_EXCEPTION, or REQUEST_TIMED_OUT.
+        Raises KafkaError(NETWORK_EXCEPTION) if the connection is closed.
+        """
         if self._transport is None or self._transport.is_closing():
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the connection is closed")
         self._correlation_id += 1
-        self._answer = self._loop.create_future()
-        sent_id = self._correlation_id
         client_id = self._client_id if client_id is None else client_id
-        self._transport.write(encode_request(api_key, version, sent_id, client_id, message))
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                frame = await self._answer
-            correlation_id, answer = decode_response(api_key, version, frame)
-            if correlation_id != sent_id:
-                raise MalformedError(f"answer {correlation_id} to request {sent_id}")
-        except TimeoutError:
-            self.close()
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from None
-        except MalformedError as error:
-            self.close()
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
-        finally:
-            self._answer = None
-        return answer
+        request = encode_request(api_key, version, self._correlation_id, client_id, message)
+        self._answered, self._asked = answered, (api_key, version)
+        self._due_at = self._loop.time() + timeout_ms / 1000
+        self._timer.set_at_latest(self._due_at)
+        self._transport.write(request)
+
+    def _answer(self, answer: dict[str, Any] | KafkaError) -> None:
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            answered(answer)
+
+    def _watch_time(self) -> None:
+        if self._answered is None:
+            return
+        if self._loop.time() < self._due_at:
+            self._timer.set(self._due_at)
+            return
+        self.close()
+        self._answer(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
     def close(self) -> None:
         """Drop the connection; a call that waits fails."""
@@ -136,9 +184,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
-        if self._answer is not None and not self._answer.done():
-            text = str(exc) if exc else "closed by the other side"
-            self._answer.set_exception(KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
+        self._timer.set(None)
+        text = str(exc) if exc else "closed by the other side"
+        self._answer(KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`."""
@@ -155,11 +203,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close()
 
     def _received(self, frame: Frame) -> None:
-        if self._answer is None or self._answer.done():
+        if self._answered is None:
             # Nothing was asked: the other side does not speak this protocol.
             self.close()
             return
-        self._answer.set_result(frame)
+        answer: dict[str, Any] | KafkaError
+        try:
+            correlation_id, answer = decode_response(*self._asked, frame)
+            if correlation_id != self._correlation_id:
+                raise MalformedError(f"answer {correlation_id} to request {self._correlation_id}")
+        except MalformedError as error:
+            self.close()
+            answer = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
+        self._answer(answer)
 
 
 async def connect(

@@ -4,18 +4,12 @@ A fetcher sends the ordinary Fetch for all partitions that follow its leader, in
 that names those that changed, and applies the response. With `num.replica.fetchers` above 1 a
 leader has several fetchers, and each partition belongs to one of them.
 
-`FollowerSession` is the follower's end of the fetch session (KIP-227); the leader's end is
-`broker.apis`. After any doubt (a lost response, a session that the leader no longer has) the next
-Fetch names all partitions and opens a new session. Otherwise it names those that were wanted or
-dropped since the one before it.
+In the usual round the answer is applied and the next Fetch sent in the turn in which the answer's
+bytes arrive (`Fetcher._answered`); the task of the fetcher sleeps meanwhile. It goes on where a
+round needs a wait: for a connection, a flush, a slice of other work, or a time.
 
-`Followings` are the partitions of one fetcher. A Fetch costs by what has changed, so only *touched*
-partitions are looked at: new ones, those in the last response, and those that changed by
-themselves. Partitions that back off after an error wait on a list of their own.
-
-A partition is known by its `Following`, a new one for each leader epoch: a response for an older
-one is dropped. Logs are cut only where the leader says that leader epochs diverge, or where it ends
-(row R4). The work on one partition involves no wait; between partitions other tasks run.
+Logs are cut only where the leader says that leader epochs diverge, or where it ends (row R4). The
+work on one partition involves no wait; between slices of it other tasks run.
 """
 
 from __future__ import annotations
@@ -23,18 +17,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
+from broker.replication.fetcher._followings import Following, Followings
 from broker.replication.partition import Fetched, Partition
 from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.failures import outcome_of
 from raftctl.metadata.records import NO_LEADER
 from raftctl.runtime import Deadline, Slices
 from raftctl.runtime.api import bind_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from uuid import UUID
 
     from broker.log import LogManager
@@ -44,6 +40,9 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
     from raftctl.runtime.api import Buffer
+
+    Answered = Iterator[tuple[UUID | None, wire.FetchResponsePartitionData]]
+    """The partitions of an answer, each with its topic's id."""
 
 FETCH_KEY, FETCH_VERSION = 1, 17
 LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
@@ -57,269 +56,6 @@ _GATHER_SECONDS = 0.000_1
 A Fetch that waits at the leader must end before it can name them, and opening a session costs by
 the partitions in it.
 """
-
-_NO_SESSION = 0
-_FIRST_EPOCH = 0
-_EPOCH_MAX = 2**31 - 1
-NOT_ASKED = -1
-
-K = TypeVar("K")
-W = TypeVar("W")
-
-Key = tuple["UUID", int]
-"""Topic id and partition."""
-
-
-class NextFetch(NamedTuple, Generic[K, W]):
-    """The next Fetch: its session, and the partitions that it names, each with its fields."""
-
-    session_id: int
-    epoch: int
-    changed: Mapping[K, W]
-    forgotten: tuple[K, ...]
-
-
-class FollowerSession(Generic[K, W]):
-    """The session with one leader. For each `next` there is one `answered` or `failed`.
-
-    It compares the fields `W` of a partition `K` with those that it sent before, and nothing else.
-    """
-
-    def __init__(self) -> None:
-        self._id = _NO_SESSION
-        self._epoch = _FIRST_EPOCH
-        self._wanted: dict[K, W] = {}
-        self._known: dict[K, W] = {}
-        """What the leader knows of our wants."""
-        self._touched: dict[K, None] = {}
-        """Where the two may differ."""
-
-    def __len__(self) -> int:
-        return len(self._wanted)
-
-    def invariants(self, following: Collection[K]) -> None:
-        """Check that wants are of partitions that follow, and that differences are remembered."""
-        invariant(self._wanted.keys() <= set(following), "only what follows is wanted")
-        invariant(0 <= self._epoch <= _EPOCH_MAX, "a session's epoch is a number of the protocol")
-        if self._epoch != _FIRST_EPOCH:
-            differ = {
-                key
-                for key in self._wanted.keys() | self._known.keys()
-                if self._wanted.get(key) != self._known.get(key)
-            }
-            invariant(differ <= self._touched.keys(), "what the leader does not know is touched")
-
-    def want(self, key: K, fields: W) -> None:
-        """Set the fields of a partition from now on."""
-        self._wanted[key] = fields
-        self._touched[key] = None
-
-    def drop(self, key: K) -> None:
-        """Remove a partition from the session."""
-        if self._wanted.pop(key, None) is not None:
-            self._touched[key] = None
-
-    def next(self) -> NextFetch[K, W]:
-        """Return the Fetch after which the leader knows all requests."""
-        if self._epoch == _FIRST_EPOCH:
-            self._known = dict(self._wanted)
-            self._touched.clear()
-            return NextFetch(self._id, self._epoch, dict(self._wanted), ())
-        changed: dict[K, W] = {}
-        forgotten: list[K] = []
-        for key in self._touched:
-            known, wanted = self._known.pop(key, None), self._wanted.get(key)
-            if wanted is not None:
-                self._known[key] = wanted
-                if wanted != known:
-                    changed[key] = wanted
-            elif known is not None:
-                forgotten.append(key)
-        self._touched.clear()
-        return NextFetch(self._id, self._epoch, changed, tuple(forgotten))
-
-    def answered(self, error: ErrorCode, session_id: int) -> None:
-        """Note the leader's response to the Fetch."""
-        if error is not ErrorCode.NONE:
-            self._restart()
-            # The first Fetch of a new session names the old one, so that the leader ends it. What
-            # the leader does not have it need not end.
-            self._id = self._id if error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND else 0
-        elif session_id == _NO_SESSION:
-            # It had no room for a session, or has ended an empty one.
-            self._id = _NO_SESSION
-            self._restart()
-        else:
-            self._id = session_id
-            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
-
-    def failed(self) -> None:
-        """Note that no response came, so that the leader's knowledge is unknown.
-
-        The request may have been lost, or its response. In the second case the leader's epoch has
-        moved on, and it would refuse the next incremental Fetch.
-        """
-        self._restart()
-
-    def _restart(self) -> None:
-        self._epoch = _FIRST_EPOCH
-
-
-@dataclass(eq=False, slots=True)
-class Following:
-    """A partition that follows its leader in one leader epoch."""
-
-    replica: Partition
-    leader_epoch: int
-    fetch_offset: int = NOT_ASKED
-    """The offset in the last Fetch, from which the leader sends."""
-    failures: int = 0
-    """The errors since the last good response."""
-    not_before: float = 0.0
-    """The loop's time before which it is not asked for again, after an error."""
-    out_of_range: bool = False
-    """Whether the leader's bounds must be asked for first."""
-    is_behind: bool = True
-    """Whether it lacks committed records, as far as is known."""
-    lag: int = 0
-    """How many of those it lacks; 0 before the first answer."""
-
-    @property
-    def key(self) -> Key:
-        """As a Fetch names it."""
-        return self.replica.topic_id, self.replica.partition.partition
-
-
-class Followings:
-    """All partitions of one fetcher."""
-
-    def __init__(self, max_bytes: int) -> None:
-        """`max_bytes`: of one partition in an answer."""
-        self._max_bytes = max_bytes
-        self._all: dict[TopicPartition, Following] = {}
-        self._by_key: dict[Key, Following] = {}
-        self._touched: dict[Following, None] = {}
-        self._waiting: dict[Following, None] = {}
-        """Those that are not asked for before their time."""
-        self.session: FollowerSession[Key, wire.FetchPartition] = FollowerSession()
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __iter__(self) -> Iterator[Following]:
-        return iter(self._all.values())
-
-    def asked(self, topic_id: UUID | None, partition_id: int) -> Following | None:
-        """Return the partition that a response belongs to; None if it is not asked for.
-
-        A response may still name a partition that no longer follows, or that follows in a newer
-        leader epoch: its records may be another history by now.
-        """
-        following = None if topic_id is None else self._by_key.get((topic_id, partition_id))
-        return None if following is None or following.fetch_offset == NOT_ASKED else following
-
-    def is_current(self, following: Following) -> bool:
-        """Return whether it still follows this leader, in this leader epoch."""
-        return self._all.get(following.replica.partition) is following
-
-    def invariants(self) -> None:
-        """Check that a partition follows once, and is asked for, waits, or is in the session."""
-        known = set(self._all.values())
-        invariant(known == set(self._by_key.values()), "a partition is known by name and by id")
-        invariant(self._touched.keys() <= known, "what is looked at follows")
-        invariant(self._waiting.keys() <= known, "what waits follows")
-        both = self._touched.keys() & self._waiting.keys()
-        invariant(not both, "what waits is not looked at")
-        for partition, one in self._all.items():
-            invariant(one.replica.partition == partition, "a partition follows under its own name")
-            invariant(not one.replica.state.is_leader, "a leader copies from nobody")
-            current = one.leader_epoch == one.replica.state.leader_epoch
-            invariant(current, "a partition follows in its leader epoch")
-        self.session.invariants(self._by_key.keys())
-
-    def lag_of(self, partition: TopicPartition) -> int:
-        """Return how many committed records a partition lacks here, as far as is known."""
-        return self._all[partition].lag
-
-    # --- who follows ------------------------------------------------------------------------------
-
-    def follow(self, replica: Partition) -> None:
-        """Add a partition, or note its new leader epoch."""
-        self.unfollow(replica.partition)
-        following = Following(replica, replica.state.leader_epoch)
-        self._all[replica.partition] = self._by_key[following.key] = following
-        self._touched[following] = None
-
-    def unfollow(self, partition: TopicPartition) -> None:
-        """Forget a partition."""
-        following = self._all.pop(partition, None)
-        if following is None:
-            return
-        self._touched.pop(following, None)
-        self._waiting.pop(following, None)
-        del self._by_key[following.key]
-        self.session.drop(following.key)
-
-    # --- what to look at --------------------------------------------------------------------------
-
-    @property
-    def touched(self) -> list[Following]:
-        """The partitions to look at before the next Fetch."""
-        return list(self._touched)
-
-    def touch(self, partition: TopicPartition) -> None:
-        """Note that the request for the partition may change."""
-        following = self._all.get(partition)
-        if following is not None and following not in self._waiting:
-            self._touched[following] = None
-
-    def wait(self, following: Following, until: float) -> None:
-        """Leave a partition out of fetches until that time."""
-        following.not_before = until
-        if self.is_current(following):
-            self._touched.pop(following, None)
-            self._waiting[following] = None
-            self.session.drop(following.key)
-
-    def hold(self, is_held: Callable[[Following], bool], until: float) -> None:
-        """Leave out the partitions for which `is_held`, until the loop's time `until`.
-
-        Those that wait already keep their time. Looks at all partitions, unlike the rest of this
-        class, so it is called only while the rate is exceeded.
-        """
-        for following in self:
-            if following not in self._waiting and is_held(following):
-                self.wait(following, until)
-
-    def is_ready(self, now: float) -> bool:
-        """Return whether there is any to ask for; take back those that have waited long enough."""
-        due = [following for following in self._waiting if following.not_before <= now]
-        for following in due:
-            del self._waiting[following]
-            self._touched[following] = None
-        return bool(self._touched) or bool(self.session)
-
-    def ready_at(self) -> float | None:
-        """Return when the next waiting partition is due; None if none waits."""
-        return min((following.not_before for following in self._waiting), default=None)
-
-    def update_session(self) -> None:
-        """Put the requests of all touched partitions into the session."""
-        for following in self._touched:
-            log = following.replica.log
-            following.fetch_offset = log.log_end_offset
-            self.session.want(
-                following.key,
-                {
-                    "partition": following.replica.partition.partition,
-                    "current_leader_epoch": following.leader_epoch,
-                    "fetch_offset": following.fetch_offset,
-                    "last_fetched_epoch": log.epochs.latest,
-                    "log_start_offset": log.log_start_offset,
-                    "partition_max_bytes": self._max_bytes,
-                },
-            )
-        self._touched.clear()
 
 
 class Fetcher:
@@ -361,6 +97,8 @@ class Fetcher:
         """Runs while partitions gather for which the Fetch that waits is ended."""
         self._failures = 0
         """The failed Fetches since the last one that was answered."""
+        self._left: asyncio.Future[Answered] = self._loop.create_future()
+        """For the task: what is left to apply of the newest answer, once it must go on."""
 
     def invariants(self) -> None:
         """Check that every partition here follows this fetcher's leader."""
@@ -425,7 +163,6 @@ class Fetcher:
                 self._interrupted = False
                 try:
                     await self._fetch()
-                    self._failures = 0
                 except KafkaError as error:
                     self._drop_connection()
                     if not self._interrupted:
@@ -492,18 +229,78 @@ class Fetcher:
     # --- one round ------------------------------------------------------------------------------
 
     async def _fetch(self) -> None:
+        """Fetch, over and over, until a round needs a wait; then apply what is left of it."""
         connection = await self._connected()
+        await connection.renew(self._config.replica_socket_timeout_ms)
         for following in self._followings.touched:
             if following.out_of_range:
                 await self._align(connection, following)
         await self._flush()
-        answer = await self._exchange(connection)
+        self._left = self._loop.create_future()
+        try:
+            self._ask(connection)
+            left = await self._left
+        finally:
+            self._is_waiting = False
+        slices = Slices()
+        for topic_id, data in left:
+            self._apply(topic_id, data)
+            await slices.rest()
+
+    def _answered(
+        self, connection: BrokerConnection, answer: wire.FetchResponse | KafkaError
+    ) -> None:
+        """Go on with the next Fetch in this turn; if that needs a wait, or fails, the task does."""
+        if self._left.done():
+            return
+        self._is_waiting = False
+        left, error = outcome_of(partial(self._go_on, connection, answer))
+        if error is not None:
+            self._left.set_exception(error)
+        elif left is not None:
+            self._left.set_result(left)
+
+    def _go_on(
+        self, connection: BrokerConnection, answer: wire.FetchResponse | KafkaError
+    ) -> Answered | None:
+        """Apply an answer and send the next Fetch; return what is left for the task, if it must
+        go on instead.
+        """
+        partitions = self._noted(answer)
+        slices = Slices()
+        for topic_id, data in partitions:
+            self._apply(topic_id, data)
+            if slices.is_over():
+                return partitions
+        if not self._needs_no_wait(connection):
+            return partitions
+        self._ask(connection)
+        return None
+
+    def _noted(self, answer: wire.FetchResponse | KafkaError) -> Answered:
+        """Note the answer in the session, and return its partitions; KafkaError if it is none."""
         session = self._followings.session
-        session.answered(ErrorCode(answer["error_code"]), answer["session_id"])
-        if answer["error_code"]:
-            code = ErrorCode(answer["error_code"])
+        if isinstance(answer, KafkaError):
+            session.failed()
+            raise answer
+        code = ErrorCode(answer["error_code"])
+        session.answered(code, answer["session_id"])
+        if code is not ErrorCode.NONE:
             raise KafkaError(code, "the leader refused the fetch")
-        await self._apply(answer)
+        self._failures = 0
+        return ((t["topic_id"], data) for t in answer["responses"] for data in t["partitions"])
+
+    def _needs_no_wait(self, connection: BrokerConnection) -> bool:
+        """Return whether the next Fetch can be sent at once."""
+        return (
+            self._connection is connection
+            and connection.is_open
+            and not connection.must_renew
+            and self._is_ready()
+            and not any(
+                one.out_of_range or one.replica.awaits_flush for one in self._followings.touched
+            )
+        )
 
     async def _flush(self) -> None:
         """Make the batches durable that count only then (`flush.on.ack`).
@@ -519,19 +316,17 @@ class Fetcher:
             except KafkaError as failed:
                 self._back_off(following, str(failed))
 
-    async def _exchange(self, connection: BrokerConnection) -> wire.FetchResponse:
+    def _ask(self, connection: BrokerConnection) -> None:
         self._gathering.set(None)
         message = self._request()
         timeout_ms = self._config.replica_socket_timeout_ms
-        self._is_waiting = True
+        answered = cast("Callable[[Any], None]", partial(self._answered, connection))
         try:
-            answer = await connection.call(FETCH_KEY, FETCH_VERSION, message, timeout_ms)
+            connection.send(FETCH_KEY, FETCH_VERSION, message, timeout_ms, answered)
         except KafkaError:
             self._followings.session.failed()
             raise
-        finally:
-            self._is_waiting = False
-        return cast("wire.FetchResponse", answer)
+        self._is_waiting = True
 
     def _request(self) -> wire.FetchRequest:
         config = self._config
@@ -560,18 +355,12 @@ class Fetcher:
             ],
         }
 
-    async def _apply(self, answer: wire.FetchResponse) -> None:
-        slices = Slices()
-        for topic in answer["responses"]:
-            for data in topic["partitions"]:
-                following = self._followings.asked(topic["topic_id"], data["partition_index"])
-                if following is None:
-                    continue
-                self._followings.touch(following.replica.partition)
-                # The decoder gives one buffer; only a response to be sent has pieces of files.
-                records = cast("Buffer", data["records"] or b"")
-                self._apply_one(following, data, records)
-                await slices.rest()
+    def _apply(self, topic_id: UUID | None, data: wire.FetchResponsePartitionData) -> None:
+        following = self._followings.asked(topic_id, data["partition_index"])
+        if following is not None:
+            self._followings.touch(following.replica.partition)
+            # The decoder gives one buffer; only a response to be sent has pieces of files.
+            self._apply_one(following, data, cast("Buffer", data["records"] or b""))
 
     def _apply_one(
         self, following: Following, data: wire.FetchResponsePartitionData, records: Buffer

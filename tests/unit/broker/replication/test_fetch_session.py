@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.apis.handler.fetch_sessions import FetchSessions, SessionRequest, Wanted
-from broker.replication.fetcher._fetcher import FollowerSession, NextFetch
+from broker.replication.fetcher._followings import FollowerSession, NextFetch
 from broker.types import FetchKey as Key
 from broker.types import FetchResult
 from raftctl.errors import ErrorCode

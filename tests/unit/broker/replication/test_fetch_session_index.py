@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.replication.fetcher._fetcher import Fetcher, FollowerSession
+from broker.replication.fetcher._fetcher import Fetcher
+from broker.replication.fetcher._followings import FollowerSession
 from broker.replication.partition import FetchSessionIndex, Partition
 from broker.replication.reads import Reads
 from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition

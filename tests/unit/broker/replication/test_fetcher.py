@@ -161,14 +161,14 @@ async def test_a_new_partition_does_not_wait_for_the_fetch_in_flight() -> None:
 @pytest.mark.req("R1", "R10")
 async def test_a_follower_names_only_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     named: list[int] = []
-    call = connection.BrokerConnection.call
+    send = connection.BrokerConnection.send
 
-    def spy(link: Any, key: int, version: int, message: dict[str, Any], timeout_ms: int) -> Any:
+    def spy(link: Any, key: int, version: int, message: dict[str, Any], *rest: Any) -> None:
         if key == 1:
             named.append(sum(len(topic["partitions"]) for topic in message["topics"]))
-        return call(link, key, version, message, timeout_ms)
+        send(link, key, version, message, *rest)
 
-    monkeypatch.setattr(connection.BrokerConnection, "call", spy)
+    monkeypatch.setattr(connection.BrokerConnection, "send", spy)
     async with World(brokers=2, listen=True) as world:
         world.create_topic(partitions=20)
         one, two = world.nodes.values()
