@@ -31,6 +31,9 @@ REMEDY = "raise broker.memory.max.bytes, or let retention delete sooner"
 class MemoryBroker(Broker):
     """Partitions that last as long as the process; see `raftctl.plugins.Broker`."""
 
+    preload = staticmethod(KafkaBroker.preload)
+    """See `KafkaBroker.preload`."""
+
     @staticmethod
     def broker_client(
         config: NodeConfig,

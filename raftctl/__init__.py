@@ -17,6 +17,7 @@ The packages are layers. Each imports only what stands below it:
     metadata, raft                 records, image and requests; the Raft core: both pure
     runtime                        the one seam to files, clock, randomness and threads
     codec, ids, failures, timers   small tools
+    optional_imports               what libraries need not load
     errors                         Kafka's error codes and the invariant
 
 Must not know: any broker, any harness. Source: KIP-500, KIP-595, KIP-631, KIP-853; Ongaro's

@@ -27,6 +27,8 @@ from typing import Any, Literal, get_args
 
 from kio.schema.index import api_key_map, schema_name_map
 
+from raftctl.optional_imports import without
+
 Direction = Literal["request", "response"]
 
 FIXED = {
@@ -51,7 +53,8 @@ REQUIRED: Any = dataclasses.MISSING
 """The default of a field that every message must give."""
 
 # All tables import it, which takes so long that no request should wait for it on the event loop.
-importlib.import_module("kio.static.primitive")
+with without("hypothesis"):
+    importlib.import_module("kio.static.primitive")
 
 _IMPLICIT = {"error_code": 0, "timedelta_i32": 0}
 _IN_MILLISECONDS = ("timedelta_i32", "timedelta_i64", "datetime_i64")

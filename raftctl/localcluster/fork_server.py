@@ -153,11 +153,20 @@ class NodeLauncher:
         self._server.kill()
 
 
-def serve_nodes(requests: IO[str], replies: IO[str], run: Callable[[Sequence[str]], int]) -> None:
-    """Fork a node for each request. `run` runs a command line and returns its status."""
+def serve_nodes(
+    requests: IO[str],
+    replies: IO[str],
+    prepare: Callable[[str], None],
+    run: Callable[[Sequence[str]], int],
+) -> None:
+    """Fork a node for each request. `run` runs a command line and returns its status.
+
+    `prepare` imports what the node of a properties file needs, if none before it did.
+    """
     nodes: set[int] = set()
 
     def start(request: Json) -> Json:
+        prepare(request["properties"])
         invariant(threading.active_count() == 1, "a process with threads cannot be forked safely")
         arguments = ["start", "--config", request["properties"]]
         pid = fork(partial(_run_node, run, arguments, Path(request["log"])))

@@ -6,10 +6,12 @@ import enum
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-import structlog
-
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.loggers._names import LOGGERS, ROOT
+from raftctl.optional_imports import without
+
+with without("rich"):
+    import structlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -37,6 +37,7 @@ from raftctl.plugins._contract import (
     ReadRecord,
     load_broker,
     log_tools,
+    preload_broker,
 )
 from raftctl.plugins._lazy_client import LazyBrokerClient
 
@@ -55,4 +56,5 @@ __all__ = [
     "ReadRecord",
     "load_broker",
     "log_tools",
+    "preload_broker",
 ]

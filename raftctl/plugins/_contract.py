@@ -236,3 +236,14 @@ def load_broker(name: str) -> type[Broker]:
         raise ConfigError(f"broker.plugin: no plug-in {name!r}; installed: {known}")
     plugin: type[Broker] = found[name].load()
     return plugin
+
+
+def preload_broker(name: str) -> None:
+    """Load a plug-in, and what it makes ready once for all brokers of a process.
+
+    For a process that forks nodes. A plug-in that has such things gives a function without
+    arguments as its attribute `preload`. ConfigError as with `load_broker`.
+    """
+    preload = getattr(load_broker(name), "preload", None)
+    if preload is not None:
+        preload()

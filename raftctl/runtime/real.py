@@ -28,15 +28,17 @@ from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-import structlog
-
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.failures import outcome_of
 from raftctl.loggers import Level, LogLevels
+from raftctl.optional_imports import without
 from raftctl.runtime._collector import Collector
 from raftctl.runtime._usage import TimedSelector, usage_of_process
 from raftctl.runtime.api import DirectoryLock, File, FileSystem, Sender, Worker
 from raftctl.tracing import add_request_id
+
+with without("rich"):
+    import structlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

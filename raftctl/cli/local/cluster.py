@@ -57,14 +57,16 @@ def up(
     Ctrl-C, everything started is stopped.
     """
     from raftctl.cli._termination import terminate_as_interrupt, uninterrupted
-    from raftctl.cli.local._left_over import warn_of_left_over
-    from raftctl.cli.offline.storage import format_storage, random_uuid_text
-    from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
     from raftctl.localcluster.fork_server import NodeLauncher
 
-    warn_of_left_over()
-    spec = ClusterSpec(controllers, brokers, port, parse_overrides(override or ()))
+    # First, since it takes longer than all that is done here until nodes can start.
     with terminate_as_interrupt(), NodeLauncher() as launcher:
+        from raftctl.cli.local._left_over import warn_of_left_over
+        from raftctl.cli.offline.storage import format_storage, random_uuid_text
+        from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+
+        warn_of_left_over()
+        spec = ClusterSpec(controllers, brokers, port, parse_overrides(override or ()))
         cluster = LocalCluster.open(
             Path(directory), spec, random_uuid_text, format_storage, launcher.launch
         )

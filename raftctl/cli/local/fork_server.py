@@ -1,17 +1,26 @@
 """`python -m raftctl.cli.local.fork_server`: the process that a `NodeLauncher` has fork nodes.
 
-Importing is most of what starting a node costs, so it is done once, before the first fork.
+Importing is most of what starting a node costs, so it is done once, before the first fork. What
+only brokers need is imported with the first of them. So controllers, which start first, elect a
+leader meanwhile, and they hold less memory.
+
+What is shared stays shared (`gc.freeze`): the collector would write into every object's header.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
 from raftctl.cli import _node_process as node_process
 from raftctl.cli import main as command_line
+from raftctl.config import parse_properties
+from raftctl.errors import ConfigError
 from raftctl.localcluster.fork_server import serve_nodes
-from raftctl.plugins import load_broker
+from raftctl.plugins import preload_broker
 
 BROKER_PLUGIN = "kafka"
 
@@ -19,10 +28,22 @@ BROKER_PLUGIN = "kafka"
 def main() -> None:
     """Imports what nodes need, then forks one for each request."""
     node_process.preload()
-    load_broker(BROKER_PLUGIN)
-    # What is shared stays shared: the collector would write into every object's header.
     gc.freeze()
-    serve_nodes(sys.stdin, sys.stdout, command_line.run)
+    serve_nodes(sys.stdin, sys.stdout, _prepare, command_line.run)
+
+
+def _prepare(properties: str) -> None:
+    # The node itself says what is wrong with its file.
+    with suppress(OSError, UnicodeDecodeError, ConfigError):
+        values = parse_properties(Path(properties).read_text(encoding="utf-8"))
+        if "broker" in values.get("process.roles", ""):
+            _preload(values.get("broker.plugin", BROKER_PLUGIN))
+
+
+@cache
+def _preload(plugin: str) -> None:
+    preload_broker(plugin)
+    gc.freeze()
 
 
 if __name__ == "__main__":
