@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.kafka import lifecycle, throughput
+from tests.bench.kafka import lifecycle, paced, throughput
 from tests.bench.kafka.clusters import SPEC, Cluster, makers
 from tests.bench.kafka.session import Report, end_with_clusters, jars, running
 from tests.bench.kafka.turns import Options
+from tests.bench.kafka.warmth import Warmth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,7 @@ PARTS: dict[str, Part] = {
     "consume_cached": throughput.consume_cached,
     "consume_cold": throughput.consume_cold,
     "latency": throughput.latency,
+    "paced": paced.paced,
     "failover": lifecycle.failover,
     "record_sizes": throughput.record_sizes,
 }
@@ -42,6 +44,7 @@ GROWTH: dict[str, Part] = {
     for count in lifecycle.PARTITIONS
 }
 """The same, with the timeouts that Apache Kafka has by default."""
+RATES = [100, 500, 1000, 2000, 4000]
 FULL = {"turns": 5, "megabytes": 256, "cold_megabytes": 4096, "partitions_max": 10_000}
 
 
@@ -54,10 +57,13 @@ def main(words: Sequence[str]) -> None:
         arguments.megabytes,
         arguments.warmup_megabytes,
         arguments.cold_megabytes,
+        warmth=Warmth(arguments.warm_megabytes, arguments.warm_seconds),
+        rates=arguments.rates,
+        paced_seconds=arguments.paced_seconds,
     )
     names = arguments.only or [STARTUP, *PARTS, *_growth(arguments.partitions_max)]
     found = jars(arguments.peer, arguments.kafka_version)
-    told = Report(arguments.output, arguments.kafka_version)
+    told = Report(arguments.output, arguments.kafka_version, options.warmth)
     if STARTUP in names:
         told.attempt(STARTUP, lambda: lifecycle.startup(makers(found), options))
     growth = replace(options, turns=arguments.growth_turns)
@@ -72,7 +78,7 @@ def main(words: Sequence[str]) -> None:
 def _measure(
     found: Sequence[Maker], parts: Mapping[str, Part], options: Options, told: Report
 ) -> None:
-    warm_up = partial(throughput.warm_up, megabytes=options.warmup_megabytes)
+    warm_up = partial(throughput.warm_up, megabytes=options.warmup_megabytes, warmth=options.warmth)
     with running(found, warm_up) as clusters:
         for name, part in parts.items():
             told.attempt(name, partial(part, clusters, options))
@@ -93,6 +99,10 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=64, help="of one turn")
     parser.add_argument("--warmup-megabytes", type=int, default=128, help="before all turns")
+    parser.add_argument("--warm-megabytes", type=int, default=0, help="at least, the same way")
+    parser.add_argument("--warm-seconds", type=float, default=0, help="at least, of each load")
+    parser.add_argument("--rates", type=int, nargs="+", default=RATES, help="of `paced`")
+    parser.add_argument("--paced-seconds", type=float, default=6, help="of one turn of `paced`")
     parser.add_argument("--cold-megabytes", type=int, default=256, help="read from the disk")
     parser.add_argument("--growth-turns", type=int, default=1, help="for numbers of partitions")
     parser.add_argument("--partitions-max", type=int, default=1000, help="per broker")

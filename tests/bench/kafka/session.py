@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
-from tests.bench.figures import report
+from tests.bench.figures import line, report
 from tests.bench.kafka.clusters import kafka_jars, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.bench.kafka.clusters import Cluster, Maker
+    from tests.bench.kafka.warmth import Warmth
 
 CACHE = Path(__file__).parents[3] / "out" / "bench"
 
@@ -28,11 +29,16 @@ class Report:
     """What was measured so far, in a file."""
 
     def __init__(
-        self, output: Path, kafka_version: str, settings: Mapping[str, Any] | None = None
+        self,
+        output: Path,
+        kafka_version: str,
+        warmth: Warmth | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`settings` stand beside the figures: what they depend on."""
+        """`warmth` and `settings` stand beside the figures: what they depend on."""
         self._output = output
         self._head = {"kafka_version": kafka_version, **(settings or {})}
+        self._warmth = warmth
         self._figures: dict[str, Any] = {}
         self.failures: list[str] = []
         """The parts that could not be measured."""
@@ -55,9 +61,10 @@ class Report:
         """At once, since an hour of work may fail in the end."""
         self._figures.update(part)
         for name, value in part.items():
-            sys.stdout.write(f"{name}: {value['median']} {value['unit']} ({value['goal']})\n")
+            sys.stdout.write(line(name, value))
         sys.stdout.flush()
-        document = {**self._head, **report(self._figures)}
+        warmth = {} if self._warmth is None else {"warmth": self._warmth.document()}
+        document = {**self._head, **warmth, **report(self._figures)}
         self._output.parent.mkdir(parents=True, exist_ok=True)
         self._output.write_text(json.dumps(document, indent=2))
 

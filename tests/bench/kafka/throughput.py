@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.bench.kafka.loads import MEGABYTE, consume, produce, run
 from tests.bench.kafka.turns import Options, Quantity, in_turns
+from tests.bench.kafka.warmth import Moved, Warmth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tests.bench.kafka.clusters import Cluster
+    from tests.bench.kafka.loads import Load
 
 PARTITIONS = 6
 KIBIBYTE = 1024
@@ -20,12 +22,25 @@ SIZES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20)
 GREATEST_BATCH = str(2 << 20)
 
 
-def warm_up(cluster: Cluster, megabytes: int) -> None:
-    """Lets caches and just-in-time compilers settle; so much is written with each acks and read."""
-    with _Topic(cluster, "warm-up") as topic:
-        for acks in ("all", "1"):
-            records = produce(cluster, topic, KIBIBYTE, megabytes, acks).report["records"]
-        consume(cluster, topic, records)
+def warm_up(cluster: Cluster, megabytes: int, warmth: Warmth | None = None) -> None:
+    """Lets caches and just-in-time compilers settle; so much is written with each acks and read.
+
+    Again and again, until the cluster has been given what `warmth` asks for.
+    """
+    warmth = warmth or Warmth()
+    while True:
+        with WholeTopic(cluster, "warm-up") as topic:
+            for acks in ("all", "1"):
+                written = produce(cluster, topic, KIBIBYTE, megabytes, acks)
+                warmth.note(cluster.name, f"produce acks={acks}", _moved(written))
+            read = consume(cluster, topic, written.report["records"])
+            warmth.note(cluster.name, "consume", _moved(read))
+        if not warmth.lacks_bulk(cluster.name):
+            return
+
+
+def _moved(load: Load) -> Moved:
+    return Moved(load.report["bytes"] / MEGABYTE, load.report["seconds"])
 
 
 def produce_acks_all(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
@@ -54,9 +69,12 @@ def record_sizes(clusters: Sequence[Cluster], options: Options) -> dict[str, Any
 def _produce(
     clusters: Sequence[Cluster], options: Options, name: str, size: int, acks: str, goal: str
 ) -> dict[str, Any]:
+    def load_of(cluster: Cluster, turn: int) -> Load:
+        with WholeTopic(cluster, f"{name}-{turn}") as topic:
+            return produce(cluster, topic, size, options.megabytes, acks)
+
     def measure(cluster: Cluster, turn: int) -> Mapping[str, float]:
-        with _Topic(cluster, f"{name}-{turn}") as topic:
-            load = produce(cluster, topic, size, options.megabytes, acks)
+        load = load_of(cluster, turn)
         return {
             name: load.report["megabytes_per_s"],
             f"{name}_cpu": load.cpu_ms_per_megabyte,
@@ -70,6 +88,7 @@ def _produce(
         f"{name}_client_cpu": Quantity("ms/MB", "processor time of the client"),
         f"{name}_memory": Quantity("MiB", "resident, greatest broker; goal: at most 0.4", 1),
     }
+    options.warmth.reach(clusters, f"produce acks={acks}", lambda one: _moved(load_of(one, -1)))
     return in_turns(clusters, options.turns, measure, quantities, options.compare)
 
 
@@ -110,9 +129,14 @@ def _consume(
     }
     with contextlib.ExitStack() as stack:
         for cluster in clusters:
-            topic = topics[cluster.name] = stack.enter_context(_Topic(cluster, name))
+            topic = topics[cluster.name] = stack.enter_context(WholeTopic(cluster, name))
             written = produce(cluster, topic, KIBIBYTE, megabytes, "all")
             counts[cluster.name] = written.report["records"]
+        options.warmth.reach(
+            clusters,
+            "consume",
+            lambda one: _moved(consume(one, topics[one.name], counts[one.name])),
+        )
         return in_turns(clusters, options.turns, measure, quantities, options.compare)
 
 
@@ -122,7 +146,7 @@ def latency(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
 
     def measure(cluster: Cluster, turn: int) -> Mapping[str, float]:
         rate = [f"--throughput={pace}", f"--num-records={pace * seconds}"]
-        with _Topic(cluster, f"latency-{turn}") as topic:
+        with WholeTopic(cluster, f"latency-{turn}") as topic:
             report = run(cluster, "end-to-end", topic, *rate, "--record-size=1024").report
         return {"latency_p50": report["p50_ms"], "latency_p99": report["p99_ms"]}
 
@@ -134,7 +158,7 @@ def latency(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
     return in_turns(clusters, options.turns, measure, quantities, options.compare)
 
 
-class _Topic:
+class WholeTopic:
     """A topic with all replicas in sync, deleted afterwards."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from tests.bench.figures import figure
+from tests.bench.kafka.warmth import Warmth
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ class Options:
     """Records a second while latency is measured."""
     latency_seconds: int = 10
     compare: Compare = first_to_second
+    warmth: Warmth = field(default_factory=Warmth)
+    rates: Sequence[int] = ()
+    """Records a second of `paced`."""
+    paced_seconds: float = 6.0
+    """Of one turn of it."""
 
 
 class Named(Protocol):

@@ -34,7 +34,7 @@ def main(words: Sequence[str] | None = None) -> None:
     found = jars(given.peer, KAFKA_VERSION) if {*wanted, QUOTAS} & {*names} else None
     settings = {"turns": given.turns, "megabytes": given.megabytes}
     warmth = {"warmup_megabytes": given.warmup_megabytes, "cold_megabytes": given.cold_megabytes}
-    report = Report(given.output, KAFKA_VERSION, {"settings": settings | warmth})
+    report = Report(given.output, KAFKA_VERSION, settings={"settings": settings | warmth})
     options = Options(
         **settings,
         **warmth,
