@@ -129,6 +129,12 @@ RUNS: dict[str, Run] = {
         "minutes",
         "python -m tests.bench kafka --output out/bench-kafka.json [--only ONLY] [--full if FULL]",
     ),
+    "bench-puts": run(
+        "puts by how many are under way and by size, beside etcd",
+        "7 min",
+        "python -m tests.bench.quorum.grid --output out/bench-puts.json"
+        " [--outstanding OUTSTANDING] [--turns TURNS]",
+    ),
     "bench-groups": run(
         "groups and transactions beside Apache Kafka",
         "20 min",

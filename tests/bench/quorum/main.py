@@ -9,6 +9,7 @@ processes of its own (`load`, `etcdload`), so that measuring does not slow what 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -34,7 +35,7 @@ from tests.bench.quorum.voters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.bench.quorum.voters import Voters
 
@@ -75,10 +76,11 @@ class Measured(NamedTuple):
     """A sentence for each quorum: what it had no more of."""
 
 
-class _Turn(NamedTuple):
+class Turn(NamedTuple):
     """One turn of many puts."""
 
     puts_per_s: float
+    p50_ms: float
     cpu_us: float
     fsyncs: float
     """Both of all voters, for each put."""
@@ -118,30 +120,37 @@ def measure(plan: Plan) -> Measured:
 
     Without etcd or Go, stderr gets what is missing, and raftctl is measured alone.
     """
-    lacks = missing() if plan.peer == "etcd" else ""
+    with running(plan.peer) as quorums:
+        measured = _throughput(quorums, plan)
+        figures = measured.figures | _latency(quorums, plan)
+        if plan.failovers:
+            figures |= _failover(quorums, plan.failovers)
+    return Measured(figures, measured.limits)
+
+
+@contextlib.contextmanager
+def running(peer: str) -> Iterator[list[Voters]]:
+    """Ours, and etcd if it is asked for (`etcd` or `none`) and can be had."""
+    lacks = missing() if peer == "etcd" else ""
     if lacks:
         sys.stderr.write(f"quorum: no peer to compare with; missing: {lacks}\n")
     with tempfile.TemporaryDirectory(prefix="raftctl-bench-") as directory:
         quorums: list[Voters] = []
         try:
             quorums.append(RaftctlVoters(Path(directory) / "raftctl"))
-            if plan.peer == "etcd" and not lacks:
+            if peer == "etcd" and not lacks:
                 quorums.append(EtcdVoters(Path(directory) / "etcd"))
-            measured = _throughput(quorums, plan)
-            figures = measured.figures | _latency(quorums, plan)
-            if plan.failovers:
-                figures |= _failover(quorums, plan.failovers)
+            yield quorums
         finally:
             for quorum in quorums:
                 quorum.stop()
-    return Measured(figures, measured.limits)
 
 
 def _throughput(quorums: Sequence[Voters], plan: Plan) -> Measured:
-    turns: dict[str, list[_Turn]] = {quorum.name: [] for quorum in quorums}
+    turns: dict[str, list[Turn]] = {quorum.name: [] for quorum in quorums}
     for _ in range(plan.turns):
         for quorum in quorums:
-            turns[quorum.name].append(_put_many(quorum, plan))
+            turns[quorum.name].append(put_many(quorum, plan))
     goal = f"{plan.outstanding} outstanding, {VOTERS} voters, {plan.value_bytes} B; goal: 5 x etcd"
     figures: dict[str, dict[str, Any]] = {}
     for name, of in turns.items():
@@ -153,11 +162,11 @@ def _throughput(quorums: Sequence[Voters], plan: Plan) -> Measured:
         fsyncs = [turn.fsyncs for turn in of]
         figures[f"put_fsyncs_{name}"] = figure(fsyncs, "fsyncs", "of all voters", 4)
     speeds = {name: [turn.puts_per_s for turn in of] for name, of in turns.items()}
-    figures |= _ratio("puts_ratio", speeds, "goal: at least 5")
+    figures |= ratio("puts_ratio", speeds, "goal: at least 5")
     return Measured(figures, [_limit(name, of) for name, of in turns.items()])
 
 
-def _limit(name: str, turns: Sequence[_Turn]) -> str:
+def _limit(name: str, turns: Sequence[Turn]) -> str:
     """What the turns had no more of, by the use of processors."""
     leader = statistics.median(turn.leader_share for turn in turns)
     machine = statistics.median(turn.machine_share for turn in turns)
@@ -169,7 +178,8 @@ def _limit(name: str, turns: Sequence[_Turn]) -> str:
     return f"{name}: limited by waiting for syncs and messages, not by processors ({used})"
 
 
-def _put_many(quorum: Voters, plan: Plan) -> _Turn:
+def put_many(quorum: Voters, plan: Plan) -> Turn:
+    """One turn of a quorum, after a moment that is not measured."""
     leader = quorum.leader()
     fsyncs_before, before, began = quorum.fsyncs(), _cpu_seconds(quorum), time.perf_counter()
     psutil.cpu_percent()
@@ -179,8 +189,9 @@ def _put_many(quorum: Voters, plan: Plan) -> _Turn:
     used = [after - b for after, b in zip(_cpu_seconds(quorum), before, strict=True)]
     speed = report["puts"] / report["seconds"]
     puts = report["all_puts"]
-    return _Turn(
+    return Turn(
         puts_per_s=speed,
+        p50_ms=report["p50_ms"],
         cpu_us=sum(used) / puts * MICROSECONDS,
         fsyncs=(quorum.fsyncs() - fsyncs_before) / puts,
         leader_share=used[leader] / elapsed,
@@ -201,7 +212,7 @@ def _latency(quorums: Sequence[Voters], plan: Plan) -> dict[str, Any]:
             medians[quorum.name].append(report["p50_ms"])
     goal = "one put at a time, median; goal: below etcd's"
     figures = {f"put_latency_{name}": figure(of, "ms", goal) for name, of in medians.items()}
-    return figures | _ratio("put_latency_ratio", medians, "goal: below 1")
+    return figures | ratio("put_latency_ratio", medians, "goal: below 1")
 
 
 def _failover(quorums: Sequence[Voters], count: int) -> dict[str, Any]:
@@ -215,7 +226,7 @@ def _failover(quorums: Sequence[Voters], count: int) -> dict[str, Any]:
         f"quorum_failover_{name}": figure(of, "election timeouts", goal)
         for name, of in taken.items()
     }
-    return figures | _ratio("quorum_failover_ratio", taken, "lower is better")
+    return figures | ratio("quorum_failover_ratio", taken, "lower is better")
 
 
 def _kill_leader(quorum: Voters) -> float:
@@ -243,7 +254,7 @@ def _expect(word: str, line: str) -> None:
         raise RuntimeError(f"the prober said {line!r}, not {word}")
 
 
-def _ratio(name: str, values: dict[str, list[float]], goal: str) -> dict[str, Any]:
+def ratio(name: str, values: dict[str, list[float]], goal: str) -> dict[str, Any]:
     """Ours divided by the peer's, of medians; nothing without a peer."""
     ours, *others = [statistics.median(of) for of in values.values()]
     return {name: figure([ours / others[0]], "x", goal, 2)} if others else {}

@@ -207,6 +207,8 @@ def run_load(command: Sequence[str]) -> dict[str, Any]:
 SOURCE = Path(__file__).parent / "etcdload"
 CONNECTIONS = 8
 """Over which etcd's clients spread; about what does best: with one, its client is the limit."""
+BACKEND_BYTES_MAX = 8 << 30
+"""etcd refuses puts when its database is this large; 2 GiB by default, which large values fill."""
 FSYNC_COUNTERS = (
     "etcd_disk_wal_fsync_duration_seconds_count",
     "etcd_disk_backend_commit_duration_seconds_count",
@@ -311,6 +313,7 @@ class EtcdVoters:
             "initial-cluster-state": "new",
             "election-timeout": str(ELECTION_TIMEOUT_MS),
             "heartbeat-interval": str(ELECTION_TIMEOUT_MS // 10),
+            "quota-backend-bytes": str(BACKEND_BYTES_MAX),
             "log-level": "error",
         }
         command = ["etcd", *(f"--{option}={value}" for option, value in options.items())]
