@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from broker.coordinator._cooperative import TurnQueue
     from broker.coordinator._linger import Linger
-    from broker.coordinator.core import Core, Effect, Journal, KeyValue
+    from broker.coordinator.core import Core, Effect, Journal, KeyValue, LogRecord
     from broker.types import Appendable, AppendResult, FetchResult, OffsetResult, TopicPartition
     from raftctl.runtime.api import Piece
 
@@ -97,7 +97,7 @@ async def replay_log(
     partition: TopicPartition,
     leader_epoch: int,
     slice_bytes: int,
-    replay: Callable[[Sequence[tuple[bytes | None, bytes | None]], int], None],
+    replay: Callable[[Sequence[LogRecord], int], None],
     ended: Callable[[int, bool], None],
     turns: TurnQueue,
 ) -> int:
@@ -470,19 +470,10 @@ class Shard:
             invariant(in_order, "effects leave in the order of what they rest on")
             self._uncommitted.append((required, effect))
 
-    def _replay(
-        self, records: Sequence[tuple[bytes | None, bytes | None]], producer_id: int
-    ) -> None:
-        replay = self.core.replay
-        for key, value in records:
-            if key is None:
-                continue
-            try:
-                replay(key, value, producer_id)
-            except ValueError as error:
-                # As Apache Kafka: a newer version's record must not keep all others from their
-                # group.
-                self._log.error("coordinator_record_skipped", reason=str(error))
+    def _replay(self, records: Sequence[LogRecord], producer_id: int) -> None:
+        for error in self.core.replay_all(records, producer_id):
+            # As Apache Kafka: a newer version's record must not keep all others from their group.
+            self._log.error("coordinator_record_skipped", reason=str(error))
 
 
 def _check(result: AppendResult) -> None:

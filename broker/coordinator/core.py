@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.log.batches.record_batch import NO_PRODUCER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+LogRecord = tuple[bytes | None, bytes | None]
+"""Key and value of a record as the log has it: who writes into the topic may leave either out."""
 
 NOBODY = (NO_PRODUCER, -1)
 """The producer id and epoch of what belongs to no transaction."""
@@ -83,6 +85,21 @@ class Core(Protocol):
 
         A record that cannot be understood raises ValueError.
         """
+
+    def replay_all(
+        self, records: Iterable[LogRecord], producer_id: int = NO_PRODUCER
+    ) -> list[ValueError]:
+        """Take records of the log while loading, as `replay` takes each, but for those without a
+        key; return why some could not be understood.
+        """
+        skipped = []
+        for key, value in records:
+            if key is not None:
+                try:
+                    self.replay(key, value, producer_id)
+                except ValueError as error:
+                    skipped.append(error)
+        return skipped
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
         """Take the end of a producer's transaction: its records count now, or never."""

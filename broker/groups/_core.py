@@ -60,10 +60,10 @@ from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
     from broker.coordinator import Replicas
-    from broker.coordinator.core import Effect, Journal, KeyValue
+    from broker.coordinator.core import Effect, Journal, KeyValue, LogRecord
     from broker.groups.requests import GroupRequest
     from broker.protocol.codec import Message
     from broker.protocol.messages import consumer as wire
@@ -158,6 +158,17 @@ class GroupCore(Core):
             if value is not None:
                 group = Group.of_record(about.group, GROUP_VALUE.decode(value))
                 self._groups[about.group] = group
+
+    def replay_all(
+        self, records: Iterable[LogRecord], producer_id: int = NO_PRODUCER
+    ) -> list[ValueError]:
+        """Take records of the log while loading; see `Core.replay_all`."""
+        if producer_id != NO_PRODUCER:
+            return super().replay_all(records, producer_id)
+        skipped, left = [], iter(records)
+        while (other := self._offsets.replay_plain(left)) is not None:
+            skipped += super().replay_all([other])
+        return skipped
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
         """Take the end of a producer's transaction: its offsets count now, or never."""

@@ -30,6 +30,7 @@ _INT64 = struct.Struct(">q")
 _VALUE_HEAD = struct.Struct(">hqih")
 _PLAIN_VALUE = struct.Struct(">hqihq")
 """A whole value of the version that is written, without metadata."""
+_PLAIN_BYTES = _PLAIN_VALUE.size
 _GROUPS_MAX = 4_096
 _PARTITIONS_MAX = 65_536
 _OFFSET_KEYS = (0, 1)
@@ -188,7 +189,12 @@ def owner_of(data: bytes) -> tuple[str, TopicPartition]:
     loaded has a million of them, of much fewer groups and topics.
     """
     topic_at = 4 + int.from_bytes(data[2:4], "big")
-    return _group_of(data[4:topic_at]), _partition_of(data[topic_at:])
+    return _group_of(data[4:topic_at]), read_partition(data[topic_at:])
+
+
+def key_head(data: bytes) -> bytes:
+    """Return what the keys of a group's offsets begin with: all before `read_partition`."""
+    return data[: 4 + int.from_bytes(data[2:4], "big")]
 
 
 @lru_cache(_GROUPS_MAX)
@@ -197,8 +203,8 @@ def _group_of(data: bytes) -> str:
 
 
 @lru_cache(_PARTITIONS_MAX)
-def _partition_of(data: bytes) -> TopicPartition:
-    """The partition, which follows the group in a key.
+def read_partition(data: bytes) -> TopicPartition:
+    """Return the partition, which follows the group in a key; ValueError if malformed.
 
     Cached, so that the many groups that read a partition share one object: with a million offsets
     that is most of the memory.
@@ -254,9 +260,17 @@ UNSTABLE = CommittedOffset(-1, -1, "", -1)
 
 def check_offset(value: bytes) -> None:
     """ValueError if the value is none of a committed offset."""
-    # Nearly all are of the version that is written, without metadata: no need to read those.
-    if len(value) != _PLAIN_VALUE.size or value[:2] != b"\0\3" or value[14:16] != b"\0\0":
+    if not is_plain(value):
         offset_of(value)
+
+
+def is_plain(value: bytes) -> bool:
+    """Return whether a value is of the version that is written, without metadata: nearly all are,
+    and need not be read.
+    """
+    return (
+        len(value) == _PLAIN_BYTES and value.startswith(b"\0\3") and value.startswith(b"\0\0", 14)
+    )
 
 
 def offset_of(value: bytes) -> CommittedOffset:

@@ -9,6 +9,7 @@ encoded).
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.batches._scanning import RECORD_BYTES_MIN
@@ -17,7 +18,7 @@ from broker.log.batches.record_batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import TypeAlias
 
     from raftctl.runtime.api import Buffer
@@ -32,6 +33,9 @@ _VARINT_BITS_MAX = 63
 _LARGE = 0x80
 """A byte from here on is not the last of its number."""
 _SMALL = [(byte >> 1) ^ -(byte & 1) for byte in range(_LARGE)]
+_LAST, _NOT_LAST = bytes(range(_LARGE)), bytes(range(_LARGE, 256))
+_ALIKE_MIN, _ALIKE_MAX = 8, 128
+"""Records left in a batch for which it pays to compare layouts, and records compared at once."""
 
 
 class TimestampOffset(NamedTuple):
@@ -105,19 +109,21 @@ def value_of(record: Record) -> bytes | None:
 
 
 def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | None, bytes | None]]:
-    """Return the key and value of each record: as `opened` with `value_of`, in a third of the time.
+    """Return the key and value of each record: as `opened` with `value_of`, but quickly.
 
     A coordinator that takes over a partition replays a million of them before it answers. Most
-    numbers have one byte, which are decoded by a table, in line.
+    numbers have one byte, which are decoded by a table, in line. Records with the layout of the one
+    before them are taken together.
 
     Raises KafkaError(CORRUPT_MESSAGE) as `opened` does.
     """
     packed = memoryview(batch)[HEADER_BYTES : header.size]
     data = bytes(decompress(header.codec, packed))
-    found, at, end = [], 0, len(data)
+    found: list[tuple[bytes | None, bytes | None]] = []
+    at, end, count = 0, len(data), header.record_count
     try:
-        for _ in range(header.record_count):
-            number = data[at]
+        while len(found) < count:
+            start, number = at, data[at]
             if number < _LARGE:
                 length, body = _SMALL[number], at + 1
             elif (more := data[at + 1]) < _LARGE:
@@ -127,26 +133,56 @@ def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | No
                 length, body = varint_at(data, at)
             at = body + 1
             at = at + 1 if data[at] < _LARGE else varint_at(data, at)[1]
-            at = at + 1 if data[at] < _LARGE else varint_at(data, at)[1]
+            deltas = at = at + 1 if data[at] < _LARGE else varint_at(data, at)[1]
             number = data[at]
-            key_size, at = (_SMALL[number], at + 1) if number < _LARGE else varint_at(data, at)
-            value_at = at + key_size if key_size > 0 else at
-            number = data[value_at]
-            value_size, start = (
-                (_SMALL[number], value_at + 1) if number < _LARGE else varint_at(data, value_at)
+            key_size, key_at = (_SMALL[number], at + 1) if number < _LARGE else varint_at(data, at)
+            key_end = key_at + key_size if key_size > 0 else key_at
+            number = data[key_end]
+            value_size, value_at = (
+                (_SMALL[number], key_end + 1) if number < _LARGE else varint_at(data, key_end)
             )
-            stop = start + value_size if value_size > 0 else start
-            record_end = body + length
-            if length <= 0 or record_end > end or stop > record_end:
+            value_end = value_at + value_size if value_size > 0 else value_at
+            at = body + length
+            if length <= 0 or at > end or value_end > at:
                 raise _cut_short(header)
             if key_size < _NULL or value_size < _NULL:
                 raise _cut_short(header)
-            key = None if key_size == _NULL else data[at:value_at]
-            found.append((key, None if value_size == _NULL else data[start:stop]))
-            at = record_end
+            key = None if key_size == _NULL else data[key_at:key_end]
+            value = None if value_size == _NULL else data[value_at:value_end]
+            found.append((key, value))
+            left = count - len(found)
+            if left < _ALIKE_MIN or key is None or value is None or data[at] != data[start]:
+                continue
+            numbers = (start, body), (deltas, key_at), (key_end, value_at)
+            most = min(left, (end - at) // (at - start), _ALIKE_MAX)
+            alike = _alike(data, at - start, numbers, range(body + 1, deltas), most)
+            if alike:
+                gaps = key_at - start, value_at - key_end, at - value_end
+                layout = f"{gaps[0]}x{key_size}s{gaps[1]}x{value_size}s{gaps[2]}x"
+                after = at + alike * (at - start)
+                found += struct.iter_unpack(layout, data[at:after])
+                at = after
     except IndexError:
         raise _cut_short(header) from None
     return found
+
+
+def _alike(
+    data: bytes, size: int, numbers: Iterable[tuple[int, int]], deltas: Iterable[int], most: int
+) -> int:
+    """Return how many records, at most so many, follow a record of this size with its layout.
+
+    Their sizes, which the record has at `numbers`, are the same, and their `deltas` take as many
+    bytes. Each byte is compared in all of them at once.
+    """
+    places = [(place, data[place : place + 1]) for one in numbers for place in range(*one)]
+    places += [(place, _LAST if data[place] < _LARGE else _NOT_LAST) for place in deltas]
+    for place, same in places:
+        column = data[place + size : place + size * (most + 1) : size]
+        most = len(column) - len(column.lstrip(same))
+        if not most:
+            break
+    return most
 
 
 def encoded(record: Record, header: BatchHeader) -> bytes:

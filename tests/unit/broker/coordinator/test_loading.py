@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import example, given
@@ -15,8 +16,10 @@ from broker.coordinator._cooperative import TurnQueue
 from broker.coordinator._shard import STEP_RECORDS, replay_log
 from broker.coordinator.core import KeyValue
 from broker.groups import NO_EXPIRY, CommittedOffset
+from broker.groups._offsets import GroupOffsets
 from broker.groups._records import (
     OFFSET_KEY,
+    OFFSET_KEYS,
     OFFSET_VALUE,
     OffsetKey,
     OffsetValue,
@@ -25,7 +28,7 @@ from broker.groups._records import (
     offset_of,
     offset_record,
 )
-from broker.log.batches.record_batch import HEADER_BYTES, parse_header
+from broker.log.batches.record_batch import HEADER_BYTES, NO_PRODUCER, parse_header
 from broker.log.batches.records import keys_and_values, opened, value_of
 from broker.types import FetchResult, OffsetResult, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -33,12 +36,16 @@ from raftctl.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from broker.coordinator.core import Journal
+
 LONG = st.integers(-(2**63), 2**63 - 1)
 INT = st.integers(-(2**31), 2**31 - 1)
 KEYS = st.builds(OffsetKey, st.text(max_size=5), st.text(max_size=5), INT)
 OFFSETS = st.builds(CommittedOffset, LONG, INT, st.text(max_size=5), LONG, st.just(NO_EXPIRY))
 CHANGES = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=2)
 BYTES = st.none() | st.binary(max_size=200)
+NO_JOURNAL: Journal = cast("Journal", None)
+"""Nothing is written here."""
 
 
 def changed(data: bytes, changes: list[tuple[int, int]]) -> bytes:
@@ -109,6 +116,81 @@ def test_keys_and_values_are_those_of_the_opened_records(
 
     expected = result_of(plain, KafkaError)
     assert result_of(lambda: keys_and_values(damaged, header), KafkaError) == expected
+
+
+@given(
+    runs=st.lists(st.tuples(BYTES, BYTES, st.integers(1, 150)), min_size=1, max_size=4),
+    changes=CHANGES,
+)
+def test_records_with_the_layout_of_the_one_before_are_read_as_all_others(
+    runs: list[tuple[bytes | None, bytes | None, int]], changes: list[tuple[int, int]]
+) -> None:
+    records = [KeyValue(key or b"", value) for key, value, count in runs for _ in range(count)]
+    batch = bytes(batch_of(records, 1))
+    header = parse_header(batch, 0)
+    damaged = batch[:HEADER_BYTES] + changed(batch[HEADER_BYTES:], changes)
+
+    def plain() -> list[tuple[bytes | None, bytes | None]]:
+        return [(one.key, value_of(one)) for one in opened(damaged, header)]
+
+    expected = result_of(plain, KafkaError)
+    assert result_of(lambda: keys_and_values(damaged, header), KafkaError) == expected
+
+
+RECORDS = st.one_of(
+    st.builds(offset_record, KEYS, st.none() | OFFSETS),
+    st.builds(
+        offset_record,
+        st.builds(OffsetKey, st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 3)),
+        st.builds(CommittedOffset, LONG, INT, st.just(""), LONG, st.just(NO_EXPIRY)),
+    ),
+    st.tuples(BYTES, BYTES),
+)
+
+
+@given(
+    parts=st.lists(
+        st.tuples(st.lists(RECORDS, max_size=8), st.sampled_from([-1, -1, 5])), max_size=6
+    ),
+    changes=CHANGES,
+    ended=st.booleans(),
+)
+def test_records_of_offsets_are_replayed_together_as_one_by_one(
+    parts: list[tuple[list[tuple[bytes | None, bytes | None]], int]],
+    changes: list[tuple[int, int]],
+    ended: bool,
+) -> None:
+    together, single = GroupOffsets(NO_JOURNAL, 100), GroupOffsets(NO_JOURNAL, 100)
+    for records, producer_id in parts:
+        damaged = [
+            (key and changed(key, changes), value and changed(value, changes))
+            for key, value in records
+        ]
+        left = iter(damaged)
+        while producer_id == NO_PRODUCER and (other := together.replay_plain(left)) is not None:
+            result_of(partial(replay_one, together, *other, producer_id), ValueError)
+        for one in left:
+            result_of(partial(replay_one, together, *one, producer_id), ValueError)
+        for one in damaged:
+            result_of(partial(replay_one, single, *one, producer_id), ValueError)
+        for offsets in (together, single):
+            if ended:
+                offsets.ended(5, commit=True)
+            offsets.invariants()
+        assert all_of(together) == all_of(single)
+
+
+def replay_one(
+    offsets: GroupOffsets, key: bytes | None, value: bytes | None, producer_id: int
+) -> None:
+    """What a core does with a record of the log."""
+    if key is not None and key[:2] in OFFSET_KEYS:
+        offsets.replay(key, value, producer_id)
+
+
+def all_of(offsets: GroupOffsets) -> dict[str, dict[TopicPartition, CommittedOffset | None]]:
+    """Every offset of every group."""
+    return {group: offsets.of(group, offsets.partitions(group)) for group in offsets.group_ids()}
 
 
 @pytest.mark.parametrize("position", [4, 5])

@@ -9,7 +9,7 @@ import pytest
 
 from broker.apis.handler import MetadataCache
 from broker.coordinator import Coordinator
-from broker.coordinator.core import Answer, Command, Effect, Journal, KeyValue, Now
+from broker.coordinator.core import Answer, Command, Core, Effect, Journal, KeyValue, Now
 from broker.coordinator.internal_topics import new_topic, partition_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import RemoveTopicRecord
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
 
 
-class Counter:
+class Counter(Core):
     """Adds numbers to keys; `("read", key)` tells, `("later", key)` is told a tick later."""
 
     def __init__(self, journal: Journal, leader_epoch: int) -> None:
