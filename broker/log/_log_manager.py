@@ -150,9 +150,7 @@ class Housekeeping:
         In this order: a recovery point is written once the segments below it are durable, so that
         a start after a crash checks the active segment and no other.
         """
-        slices = Slices()
-        for directory, log in self._logs():
-            await slices.rest()
+        for directory, log in self._logs(lambda log: not log.is_settled):
             await directory.flush(log, rolled_only=True)
             retired = log.take_retired()
             if retired:
@@ -165,8 +163,9 @@ class Housekeeping:
         """Flush the logs that had unflushed batches for `flush.ms`."""
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         before, self._flushed_ms = self._flushed_ms, {}
-        for directory, log in self._logs():
-            if not log.is_dirty or log.config.flush_ms == LONG_MAX:
+        # Hardly any topic has a `flush.ms`, and there may be tens of thousands of logs each second.
+        for directory, log in self._logs(lambda log: log.config.flush_ms != LONG_MAX):
+            if not log.is_dirty:
                 continue
             # The time counts from when the log was first seen with something to flush. A clock
             # for each batch would be exact, but `flush.ms` is a bound of about a second.
@@ -204,14 +203,16 @@ class Housekeeping:
 
     # --- what they share ------------------------------------------------------------------------
 
-    def _logs(self) -> Iterator[tuple[LogDirectory, PartitionLog]]:
-        """Yield the logs that are online, each only if it still is at its turn.
+    def _logs(
+        self, wanted: Callable[[PartitionLog], bool] = lambda _: True
+    ) -> Iterator[tuple[LogDirectory, PartitionLog]]:
+        """Yield the wanted logs that are online, each only if it still is at its turn.
 
         The caller waits between two of them. Meanwhile topics are deleted, logs move, directories
         fail; a log from before would be flushed into files that are gone.
         """
         for directory in self._directories:
-            for partition in sorted(directory.logs):
+            for partition in sorted(key for key, log in directory.logs.items() if wanted(log)):
                 log = directory.logs.get(partition)
                 if log is not None and directory.offline is None:
                     yield directory, log

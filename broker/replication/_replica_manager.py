@@ -99,6 +99,9 @@ class ReplicaManager(LogListener):
         self._loop = asyncio.get_running_loop()
         self._image = EMPTY_IMAGE
         self._topic_defaults = topic_defaults(context.config)
+        self._topic_configs: dict[str, TopicConfig] = {}
+        """Of the topics that were asked for since the configs in the image changed last."""
+        self._configs_read_from = EMPTY_IMAGE.configs
         self._replicas: dict[TopicPartition, Partition] = {}
         self._refused: set[TopicPartition] = set()
         """Replicas that are to be here and cannot: their logs are out of reach."""
@@ -425,7 +428,15 @@ class ReplicaManager(LogListener):
                 self.fetchers.touch(partition)
 
     def _topic_config(self, topic: str) -> TopicConfig:
-        return topic_config(self._image, topic, self._topic_defaults, self._broker_id)
+        """Return the config of a topic, one object for all of its partitions."""
+        if self._configs_read_from is not self._image.configs:
+            self._configs_read_from = self._image.configs
+            self._topic_configs.clear()
+        config = self._topic_configs.get(topic)
+        if config is None:
+            config = topic_config(self._image, topic, self._topic_defaults, self._broker_id)
+            self._topic_configs[topic] = config
+        return config
 
     # --- produce --------------------------------------------------------------------------------
 

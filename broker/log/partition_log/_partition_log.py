@@ -217,6 +217,13 @@ class PartitionLog:
         return self.log_end_offset > self.recovery_point
 
     @property
+    def is_settled(self) -> bool:
+        """True if there is nothing to flush but the active segment, and no file to remove."""
+        if self._retired or self.log_end_offset == 0:
+            return not self._retired
+        return not self._durability.needs_sync and all(s.is_durable for s in self._segments.sealed)
+
+    @property
     def is_flush_due(self) -> bool:
         """True if `flush.messages` records or more are not durable: none is acknowledged before."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
@@ -639,6 +646,10 @@ class PartitionLog:
 
         With `closing` also what opening the log would else have to find out.
         """
+        if self.log_end_offset == 0:
+            # An empty file may as well be missing, and opening forgets leader epochs without a
+            # record. Thousands of new replicas would keep the disk busy with syncs for minutes.
+            return None
         if closing:
             with self._disk():
                 self.seal()
