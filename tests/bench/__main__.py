@@ -13,14 +13,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench import cold_read, failover, produce, recovery, simulator, startup
-from tests.bench.figures import report
+from tests.bench import cold_read, failover, idle, produce, recovery, simulator, startup
+from tests.bench.figures import line, report
 from tests.bench.groups import main as groups
 from tests.bench.kafka import main as kafka
+from tests.bench.kafka.session import end_with_clusters
 from tests.bench.quorum import main as quorum
 
 BENCHMARKS = {
     "startup": startup.run,
+    "idle": idle.run,
     "failover": failover.run,
     "produce": produce.run,
     "quorum": quorum.run,
@@ -40,11 +42,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("out/bench.json"))
     parser.add_argument("--turns", type=int, default=5)
     arguments = parser.parse_args()
+    end_with_clusters()
     figures: dict[str, Any] = {}
     for name in arguments.names or BENCHMARKS:
         for figure, value in BENCHMARKS[name](arguments.turns).items():
             figures[figure] = value
-            sys.stdout.write(f"{figure}: {value['median']} {value['unit']} ({value['goal']})\n")
+            sys.stdout.write(line(figure, value))
             sys.stdout.flush()
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(report(figures), indent=2))

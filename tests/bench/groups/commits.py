@@ -1,7 +1,8 @@
-"""A process that commits offsets to one coordinator: `... BOOTSTRAP TOPIC GROUPS WARM_S SECONDS`.
+"""A process that commits offsets: `... BOOTSTRAP TOPIC COORDINATORS GROUPS WARM_S SECONDS`.
 
-Each group has a connection with one OffsetCommit under way, as consumers do. The client looks at no
-more of an answer than is needed to know that it says the same as the first.
+COORDINATORS is `one`, so that all groups have the same, or `all`, as they come. Each group has a
+connection with one OffsetCommit under way, as consumers do. The client looks at no more of an
+answer than is needed to know that it says the same as the first.
 """
 
 from __future__ import annotations
@@ -77,12 +78,13 @@ class _Committer(asyncio.Protocol):
 
 
 async def load(
-    bootstrap: str, topic: str, groups: int, warm_s: float, seconds: float
+    bootstrap: str, topic: str, coordinators: str, groups: int, warm_s: float, seconds: float
 ) -> dict[str, Any]:
     """Commits a second, after some seconds that count only in the number of all commits."""
-    place, names = await _of_one_coordinator(bootstrap, topic, groups)
-    committers = [_Committer(name, topic) for name in names]
-    for committer in committers:
+    choose = _of_one_coordinator if coordinators == "one" else _of_all_coordinators
+    places = await choose(bootstrap, topic, groups)
+    committers = [_Committer(name, topic) for name in places]
+    for committer, place in zip(committers, places.values(), strict=True):
         await _connect(committer, place)
     await asyncio.sleep(warm_s)
     before, began, counted = _done(committers), time.perf_counter(), 0
@@ -108,7 +110,18 @@ def _done(committers: list[_Committer]) -> int:
     return sum(committer.done for committer in committers)
 
 
-async def _of_one_coordinator(bootstrap: str, topic: str, count: int) -> tuple[Place, list[str]]:
+async def _of_all_coordinators(bootstrap: str, topic: str, count: int) -> dict[str, Place]:
+    """So many groups and their brokers, which have taken a commit of each."""
+    wire = Wire(bootstrap)
+    places = {
+        f"commits-{number}": await wire.commit(f"commits-{number}", topic, 1)
+        for number in range(count)
+    }
+    wire.close()
+    return places
+
+
+async def _of_one_coordinator(bootstrap: str, topic: str, count: int) -> dict[str, Place]:
     """So many groups of the broker that has the most, which has taken a commit of each."""
     wire, names = Wire(bootstrap), [f"commits-{number}" for number in range(ASKED_FOR_EACH * count)]
     places = await wire.coordinators(names)
@@ -119,10 +132,12 @@ async def _of_one_coordinator(bootstrap: str, topic: str, count: int) -> tuple[P
     for name in chosen:
         await wire.commit(name, topic, 1)
     wire.close()
-    return place, chosen
+    return dict.fromkeys(chosen, place)
 
 
 if __name__ == "__main__":
-    bootstrap, topic, groups, warm_s, seconds = sys.argv[1:]
-    found = asyncio.run(load(bootstrap, topic, int(groups), float(warm_s), float(seconds)))
+    bootstrap, topic, coordinators, groups, warm_s, seconds = sys.argv[1:]
+    found = asyncio.run(
+        load(bootstrap, topic, coordinators, int(groups), float(warm_s), float(seconds))
+    )
     sys.stdout.write(json.dumps(found))

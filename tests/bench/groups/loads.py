@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.bench.kafka import throughput
 from tests.bench.kafka.turns import Quantity, in_turns
+from tests.bench.kafka.warmth import Moved, Warmth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 600
 """Of one process: one that hangs does not cost the figures after it."""
 PARTITIONS = 6
+GROUPS = (1, 4, 16, 64, 256)
+BULK_MEGABYTES = 128
 RECORDS = 100
 """Of one transaction."""
 _US = 1_000_000
@@ -42,13 +46,28 @@ class Options:
     """Commits under way, one a group."""
     offsets: int
     """In the partition that a coordinator loads."""
+    warmth: Warmth = field(default_factory=Warmth)
 
 
 def warm_up(cluster: Cluster, options: Options) -> None:
     """Makes the brokers' own topics, and lets caches and just-in-time compilers settle."""
     cluster.create_topic(cluster.admin(), "warm-up", PARTITIONS)
-    _commits(cluster, "warm-up", options, 0, options.warmup_seconds)
-    _transactions(cluster, "warm-up", 1, 0, options.warmup_seconds)
+    seconds = options.warmup_seconds
+
+    def commit(one: Cluster) -> Moved:
+        _commits(one, "warm-up", "one", options.outstanding, 0, seconds)
+        return Moved(0, seconds)
+
+    def transact(one: Cluster) -> Moved:
+        return Moved(
+            _transactions(one, "warm-up", 1, 0, seconds)["megabytes_per_s"] * seconds, seconds
+        )
+
+    if options.warmth.lacks_bulk(cluster.name):
+        throughput.warm_up(cluster, BULK_MEGABYTES, options.warmth)
+    for load, run in (("commits", commit), ("transactions", transact)):
+        options.warmth.note(cluster.name, load, run(cluster))
+        options.warmth.reach([cluster], load, run)
 
 
 def rebalances(clusters: Sequence[Cluster], options: Options, protocol: str) -> dict[str, Any]:
@@ -66,21 +85,37 @@ def rebalances(clusters: Sequence[Cluster], options: Options, protocol: str) -> 
     return in_turns(clusters, options.turns, measure, {name: Quantity("s", goal)})
 
 
-def commits(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
-    """OffsetCommits of one offset each, to the groups of one broker."""
-    goal = f"one coordinator, {options.outstanding} under way; goal: at least 1"
+def commits(clusters: Sequence[Cluster], options: Options, coordinators: str) -> dict[str, Any]:
+    """OffsetCommits of one offset each, to the groups of one broker, or of all (`all`)."""
+    name = "commits" if coordinators == "one" else f"commits_{coordinators}"
+    return _measured(clusters, options, name, coordinators, options.outstanding)
+
+
+def commits_by_groups(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+    """The same to one broker, by the number of its groups, each with a commit under way."""
+    figures: dict[str, Any] = {}
+    for groups in sorted({*GROUPS, options.outstanding}):
+        if groups <= options.outstanding:
+            figures |= _measured(clusters, options, f"commits_by_{groups}", "one", groups)
+    return figures
+
+
+def _measured(
+    clusters: Sequence[Cluster], options: Options, name: str, coordinators: str, groups: int
+) -> dict[str, Any]:
+    goal = f"coordinators: {coordinators}, {groups} under way; goal: at least 1"
     quantities = {
-        "commits": Quantity("commits/s", goal, 0),
-        "commits_cpu": Quantity("us/commit", "processor time of all brokers", 1),
+        name: Quantity("commits/s", goal, 0),
+        f"{name}_cpu": Quantity("us/commit", "processor time of all brokers", 1),
     }
     for cluster in clusters:
         cluster.create_topic(cluster.admin(), "commits", PARTITIONS)
 
     def measure(cluster: Cluster, _: int) -> Mapping[str, float]:
         before = cluster.broker_cpu_seconds()
-        found = _commits(cluster, "commits", options, 1, options.seconds)
+        found = _commits(cluster, "commits", coordinators, groups, 1, options.seconds)
         used = (cluster.broker_cpu_seconds() - before) * _US / found["commits"]
-        return {"commits": found["commits_per_s"], "commits_cpu": used}
+        return {name: found["commits_per_s"], f"{name}_cpu": used}
 
     return in_turns(clusters, options.turns, measure, quantities)
 
@@ -108,9 +143,9 @@ def transactions(clusters: Sequence[Cluster], options: Options, producers: int) 
 
 
 def _commits(
-    cluster: Cluster, topic: str, options: Options, warm_s: float, seconds: float
+    cluster: Cluster, topic: str, coordinators: str, groups: int, warm_s: float, seconds: float
 ) -> dict[str, Any]:
-    return _load(cluster, "commits", topic, options.outstanding, warm_s, seconds)
+    return _load(cluster, "commits", topic, coordinators, groups, warm_s, seconds)
 
 
 def _transactions(

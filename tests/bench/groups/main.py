@@ -17,6 +17,7 @@ from tests.bench.groups import coordinators, loads
 from tests.bench.groups.loads import Options
 from tests.bench.kafka.clusters import SPEC, makers
 from tests.bench.kafka.session import Report, end_with_clusters, jars, running
+from tests.bench.kafka.warmth import Warmth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 PARTS: dict[str, Callable[[Sequence[Cluster], Options], dict[str, Any]]] = {
     "rebalance_classic": partial(loads.rebalances, protocol="classic"),
     "rebalance_consumer": partial(loads.rebalances, protocol="consumer"),
-    "commits": loads.commits,
+    "commits": partial(loads.commits, coordinators="one"),
+    "commits_all": partial(loads.commits, coordinators="all"),
+    "commits_by_groups": loads.commits_by_groups,
     "transactions_1": partial(loads.transactions, producers=1),
     "transactions_8": partial(loads.transactions, producers=8),
     "failover": coordinators.failover,
@@ -47,11 +50,12 @@ def main(words: Sequence[str]) -> None:
         arguments.rebalance_delay_ms,
         arguments.outstanding,
         arguments.offsets,
+        Warmth(arguments.warm_megabytes, arguments.warm_seconds),
     )
     overrides = {"group.initial.rebalance.delay.ms": str(options.delay_ms)}
     spec = ClusterSpec(SPEC.controllers, SPEC.brokers, overrides=overrides)
     found = makers(jars(arguments.peer, arguments.kafka_version), spec)
-    told = Report(arguments.output, arguments.kafka_version)
+    told = Report(arguments.output, arguments.kafka_version, options.warmth)
     with running(found, partial(loads.warm_up, options=options)) as clusters:
         for name, part in PARTS.items():
             if name in (arguments.only or PARTS):
@@ -69,6 +73,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10, help="of one turn of a load")
     parser.add_argument("--warmup-seconds", type=float, default=30, help="of each load")
+    parser.add_argument("--warm-megabytes", type=int, default=0, help="at least, of records")
+    parser.add_argument("--warm-seconds", type=float, default=0, help="at least, of each load")
     parser.add_argument("--members", type=int, default=20, help="of the group")
     parser.add_argument("--partitions", type=int, default=60, help="that the members share")
     parser.add_argument("--rebalance-delay-ms", type=int, default=1000)

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,23 @@ def produce(cluster: Cluster, topic: str, size: int, megabytes: int, acks: str) 
 def consume(cluster: Cluster, topic: str, records: int) -> Load:
     """Reads so many records from the start."""
     return run(cluster, "consume", topic, f"--num-records={records}", "--timeout=60000")
+
+
+def consume_together(cluster: Cluster, topic: str, records: int, consumers: int) -> Load:
+    """So many consumers at once, each of which reads so many records from the start."""
+    if consumers == 1:
+        return consume(cluster, topic, records)
+    before, client_before = cluster.broker_cpu_seconds(), _client_cpu_seconds()
+    with ThreadPoolExecutor(consumers) as pool:
+        loads = list(pool.map(lambda _: consume(cluster, topic, records), range(consumers)))
+    used = cluster.broker_cpu_seconds() - before
+    client_used = _client_cpu_seconds() - client_before
+    size = sum(one.report["bytes"] for one in loads)
+    seconds = max(one.report["seconds"] for one in loads)
+    rate = {"bytes": size, "seconds": seconds, "megabytes_per_s": size / seconds / MEGABYTE}
+    of_megabyte = 1000 / (size / MEGABYTE)
+    resident = max(one.resident_mebibytes for one in loads)
+    return Load(rate, used * of_megabyte, client_used * of_megabyte, resident)
 
 
 def run(cluster: Cluster, command: str, topic: str, *arguments: str) -> Load:

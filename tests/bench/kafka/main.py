@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.kafka import lifecycle, paced, throughput
+from tests.bench.kafka import connections, lifecycle, paced, throughput
 from tests.bench.kafka.clusters import SPEC, Cluster, makers
 from tests.bench.kafka.session import Report, end_with_clusters, jars, running
 from tests.bench.kafka.turns import Options
@@ -33,8 +33,11 @@ PARTS: dict[str, Part] = {
     "produce_small": throughput.produce_small,
     "consume_cached": throughput.consume_cached,
     "consume_cold": throughput.consume_cold,
+    "consume_cached_4": partial(throughput.consume_cached, consumers=4),
+    "consume_cold_4": partial(throughput.consume_cold, consumers=4),
     "latency": throughput.latency,
     "paced": paced.paced,
+    "connections": connections.connections,
     "failover": lifecycle.failover,
     "record_sizes": throughput.record_sizes,
 }
@@ -44,6 +47,7 @@ GROWTH: dict[str, Part] = {
     for count in lifecycle.PARTITIONS
 }
 """The same, with the timeouts that Apache Kafka has by default."""
+CONNECTIONS = [1000, 10_000]
 RATES = [100, 500, 1000, 2000, 4000]
 FULL = {"turns": 5, "megabytes": 256, "cold_megabytes": 4096, "partitions_max": 10_000}
 
@@ -51,6 +55,7 @@ FULL = {"turns": 5, "megabytes": 256, "cold_megabytes": 4096, "partitions_max": 
 def main(words: Sequence[str]) -> None:
     """Measures the parts named, or all."""
     end_with_clusters()
+    connections.allow_many()
     arguments = _parse(words)
     options = Options(
         arguments.turns,
@@ -60,6 +65,7 @@ def main(words: Sequence[str]) -> None:
         warmth=Warmth(arguments.warm_megabytes, arguments.warm_seconds),
         rates=arguments.rates,
         paced_seconds=arguments.paced_seconds,
+        connections=arguments.connections,
     )
     names = arguments.only or [STARTUP, *PARTS, *_growth(arguments.partitions_max)]
     found = jars(arguments.peer, arguments.kafka_version)
@@ -103,6 +109,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--warm-seconds", type=float, default=0, help="at least, of each load")
     parser.add_argument("--rates", type=int, nargs="+", default=RATES, help="of `paced`")
     parser.add_argument("--paced-seconds", type=float, default=6, help="of one turn of `paced`")
+    parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
     parser.add_argument("--cold-megabytes", type=int, default=256, help="read from the disk")
     parser.add_argument("--growth-turns", type=int, default=1, help="for numbers of partitions")
     parser.add_argument("--partitions-max", type=int, default=1000, help="per broker")

@@ -60,13 +60,13 @@ QUANTITIES = (
 
 def paced(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
     """Latency and processor time of a record of 1 KiB, at each rate; the clusters take turns."""
-    options.warmth.reach(clusters, "paced", _warm)
+    options.warmth.reach(clusters, "paced", warm)
     found: dict[str, Any] = {}
     for rate in options.rates:
         turns: dict[str, list[Turn]] = {cluster.name: [] for cluster in clusters}
         for _ in range(options.turns):
             for cluster in clusters:
-                turns[cluster.name].append(_turn(cluster, rate, options.paced_seconds))
+                turns[cluster.name].append(turn_of(cluster, rate, options.paced_seconds))
         found |= compared(rate, turns)
     return found
 
@@ -103,12 +103,14 @@ def _late(cluster: str, rate: int, turns: Sequence[Turn]) -> str:
     return f"{cluster} kept {kept:,.0f} of {rate:,} records/s ({sent:,.0f} were sent)"
 
 
-def _warm(cluster: Cluster) -> Moved:
-    turn = _turn(cluster, WARM_RATE, WARM_S)
+def warm(cluster: Cluster) -> Moved:
+    """Runs the load for a while, for `Warmth.reach`."""
+    turn = turn_of(cluster, WARM_RATE, WARM_S)
     return Moved(turn.arrived_per_s * WARM_S * KIBIBYTE / MEGABYTE, WARM_S + SETTLE_S)
 
 
-def _turn(cluster: Cluster, rate: int, seconds: float) -> Turn:
+def turn_of(cluster: Cluster, rate: int, seconds: float) -> Turn:
+    """One turn, on a topic of its own."""
     program = [sys.executable, "-m", "tests.bench.kafka.paced_client"]
     brokers = [str(process.pid) for process in cluster.broker_processes()]
     with WholeTopic(cluster, f"paced-{rate}") as topic:

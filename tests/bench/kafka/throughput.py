@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.kafka.loads import MEGABYTE, consume, produce, run
+from tests.bench.kafka.loads import MEGABYTE, consume, consume_together, produce, run
 from tests.bench.kafka.turns import Options, Quantity, in_turns
 from tests.bench.kafka.warmth import Moved, Warmth
 
@@ -92,19 +92,25 @@ def _produce(
     return in_turns(clusters, options.turns, measure, quantities, options.compare)
 
 
-def consume_cached(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+def consume_cached(
+    clusters: Sequence[Cluster], options: Options, consumers: int = 1
+) -> dict[str, Any]:
     """What was written just before."""
-    return _consume(clusters, options, "consume_cached", options.megabytes, cold=False)
+    return _consume(clusters, options, "consume_cached", consumers, cold=False)
 
 
-def consume_cold(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+def consume_cold(
+    clusters: Sequence[Cluster], options: Options, consumers: int = 1
+) -> dict[str, Any]:
     """A log whose pages were dropped, read from its start; and how much came from the disk."""
-    return _consume(clusters, options, "consume_cold", options.cold_megabytes, cold=True)
+    return _consume(clusters, options, "consume_cold", consumers, cold=True)
 
 
 def _consume(
-    clusters: Sequence[Cluster], options: Options, name: str, megabytes: int, *, cold: bool
+    clusters: Sequence[Cluster], options: Options, what: str, consumers: int, *, cold: bool
 ) -> dict[str, Any]:
+    name = what if consumers == 1 else f"{what}_{consumers}"
+    megabytes = options.cold_megabytes if cold else options.megabytes
     topics: dict[str, str] = {}
     counts: dict[str, int] = {}
 
@@ -113,7 +119,7 @@ def _consume(
         if cold:
             cluster.evict(topic)
         before = cluster.broker_read_bytes()
-        load = consume(cluster, topic, counts[cluster.name])
+        load = consume_together(cluster, topic, counts[cluster.name], consumers)
         return {
             name: load.report["megabytes_per_s"],
             f"{name}_cpu": load.cpu_ms_per_megabyte,
@@ -122,7 +128,7 @@ def _consume(
         }
 
     quantities = {
-        name: Quantity("MB/s", f"{megabytes} MB; goal: at least 1", 1),
+        name: Quantity("MB/s", f"{megabytes} MB to each of {consumers}; goal: at least 1", 1),
         f"{name}_cpu": Quantity("ms/MB", "processor time of all brokers"),
         f"{name}_client_cpu": Quantity("ms/MB", "processor time of the client"),
         f"{name}_from_disk": Quantity("MB", "read from the disk by the brokers", 1),

@@ -54,6 +54,8 @@ class Options:
     """Records a second of `paced`."""
     paced_seconds: float = 6.0
     """Of one turn of it."""
+    connections: Sequence[int] = ()
+    """Of one broker, in `connections`; of all but the last number one turn is measured."""
 
 
 class Named(Protocol):

@@ -61,7 +61,7 @@ class Warmth:
 
     def lacks_bulk(self, cluster: str) -> bool:
         """Whether the cluster needs more megabytes before any load is measured."""
-        return self._of(cluster).megabytes < self.megabytes
+        return cluster == VIRTUAL and self._of(cluster).megabytes < self.megabytes
 
     def _of(self, cluster: str) -> Given:
         return self.given.get(cluster, Given())

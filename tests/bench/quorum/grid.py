@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.figures import figure, line, report
+from tests.bench.kafka.session import end_with_clusters
 from tests.bench.quorum.main import Plan, put_many, ratio, running
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path("out/bench-puts.json"))
     given = parser.parse_args(words)
+    end_with_clusters()
     figures: dict[str, Any] = {}
     given.output.parent.mkdir(parents=True, exist_ok=True)
     for value_bytes in given.value_bytes:

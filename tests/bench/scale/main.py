@@ -21,6 +21,7 @@ from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.metadata.requests.admin import DescribeQuorumRequest
 from raftctl.metadata.requests.cluster import CreateTopicsRequest, NewTopic
 from tests.bench.figures import report
+from tests.bench.kafka.session import end_with_clusters
 from tests.bench.scale.fleet import SESSION_MS, Controllers, Pings, SilentBroker
 from tests.bench.scale.leaving import Leaving
 from tests.bench.scale.observers import Observers
@@ -255,6 +256,7 @@ def _options() -> Options:
 def main() -> None:
     """Measures at growing sizes."""
     options = _options()
+    end_with_clusters()
     with tempfile.TemporaryDirectory(prefix="raftctl-scale-") as directory:
         rows = asyncio.run(_run(options, Path(directory)))
     setup = {"brokers": options.brokers, "observers": options.observers}
