@@ -124,6 +124,12 @@ RUNS: dict[str, Run] = {
         "minutes",
         "python -m tests.bench --output out/bench.json",
     ),
+    "bench-all": run(
+        "all figures that fit an hour: one JSON and a page; beside Apache Kafka, etcd, Porcupine",
+        "1 hour",
+        "python -m tests.bench.all --output out/bench-all.json --page out/figures"
+        " [--only ONLY] [--quick if QUICK] [--keep if KEEP]",
+    ),
     "bench-kafka": run(
         "brokers beside Apache Kafka; needs Java and Maven",
         "minutes",
