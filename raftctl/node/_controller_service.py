@@ -144,8 +144,6 @@ class ControllerService:
         self._timer = Deadline(self._loop, self._tick)
         self._unproposed = False
         """True if this turn of the event loop has appended records that are not proposed yet."""
-        self._turn_ends = False
-        """True if `_end_turn` is due in this turn of the event loop."""
         driver.add_listener(self)
 
     def handle(self, request: ControllerRequest) -> asyncio.Future[ControllerResponse]:
@@ -212,8 +210,9 @@ class ControllerService:
         if not self._puts.undecided:
             self._puts_wait_since = self._loop.time()
         self._puts.add(requests, reply)
-        if not self._turn_ends and self._last_appended < self._driver.high_watermark:
+        if not self._driver.turn_is_watched and self._last_appended < self._driver.high_watermark:
             # Nothing is under way: these are not kept waiting for others, which gather meanwhile.
+            self._driver.turn_is_watched = True
             self._end_turn()
         else:
             self._watch_turn()
@@ -434,14 +433,14 @@ class ControllerService:
 
         So what many requests change is looked at once, and images end where batches end.
         """
-        if not self._turn_ends:
-            self._turn_ends = True
+        if not self._driver.turn_is_watched:
+            self._driver.turn_is_watched = True
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         with HandingTo(self._fail):
             self._puts.decide()
-            self._turn_ends = self._unproposed = False
+            self._unproposed = False
             self._driver.propose()
             # Now that the followers have work. What commits at once has been sealed by that.
             self._controller.seal()
