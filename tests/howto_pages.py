@@ -49,6 +49,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "measure.md": {
         "make bench": "minutes to hours, Java and Maven: integration/test_bench*.py, in small",
+        "make soak": "hours: unit/bench/test_soak.py has what it computes",
         "python -m tests.bench": "minutes to hours: integration/test_bench*.py, in small",
     },
     "secure-a-cluster.md": {

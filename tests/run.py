@@ -130,6 +130,12 @@ RUNS: dict[str, Run] = {
         "python -m tests.bench.all --output out/bench-all.json --page out/figures"
         " [--only ONLY] [--quick if QUICK] [--keep if KEEP]",
     ),
+    "soak": run(
+        "load with faults for hours: memory, open files, tasks, no record lost; JSON and plots",
+        "HOURS",
+        "python -m tests.bench.soak --output out/soak [--hours HOURS=3] [--rate RATE]"
+        " [--seed SEED]",
+    ),
     "bench-kafka": run(
         "brokers beside Apache Kafka; needs Java and Maven",
         "minutes",

@@ -13,13 +13,14 @@ WIDTH = 760
 NAMES, VALUES = 300, 130
 ROW, BAR, HEAD = 40, 13, 46
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 64, 16, 46, 44
-COLOURS = ("ours", "peer", "third", "fourth")
+COLOURS = ("ours", "peer", "third", "fourth", "fifth", "sixth")
 STYLE = """<style>
 text { font: 12px system-ui, sans-serif; fill: #24292f }
 .title { font-size: 14px; font-weight: 600 } .quiet { fill: #57606a }
 .grid { stroke: #d0d7de } .ours { fill: #2a78d6; stroke: #2a78d6 }
 .peer { fill: #9aa4b2; stroke: #9aa4b2 } .third { fill: #d98324; stroke: #d98324 }
-.fourth { fill: #7b5ea7; stroke: #7b5ea7 } polyline { fill: none !important; stroke-width: 2 }
+.fourth { fill: #7b5ea7; stroke: #7b5ea7 } .fifth { fill: #1a7440; stroke: #1a7440 }
+.sixth { fill: #c2185b; stroke: #c2185b } polyline { fill: none !important; stroke-width: 2 }
 .missed { fill: #b3261e } .met { fill: #1a7440 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e4e9f0 } .quiet { fill: #a3afbf } .grid { stroke: #3a4450 }
@@ -88,6 +89,49 @@ def curves(
     return _svg(title, HEIGHT, parts)
 
 
+def timeline(
+    title: str, across: str, up: str, series: Mapping[str, Sequence[tuple[float, float]]]
+) -> str:
+    """A line for each series on plain axes from 0."""
+    parts = [_text(0, 18, title, "title"), *_key(list(series), top=TOP - 16)]
+    points = [point for of in series.values() for point in of]
+    if points:
+        wide = _Linear(round_up(max(x for x, _ in points)), LEFT, WIDTH - LEFT - RIGHT)
+        height = HEIGHT - TOP - BOTTOM
+        high = _Linear(round_up(max(y for _, y in points)), HEIGHT - BOTTOM, -height)
+        parts += _grid(wide, high)
+        for colour, of in zip(COLOURS, series.values(), strict=False):
+            path = " ".join(f"{wide.place(x):.1f},{high.place(y):.1f}" for x, y in of)
+            parts.append(f'<polyline class="{colour}" points="{path}"/>')
+    parts.append(_text((LEFT + WIDTH) / 2, HEIGHT - 6, across, "quiet", "middle"))
+    parts.append(_text(0, TOP - 6, up, "quiet"))
+    return _svg(title, HEIGHT, parts)
+
+
+def round_up(value: float) -> float:
+    """The next of 1, 2, 3, 4, 6, 8, 10 times a power of ten."""
+    power: float = 10.0 ** floor(log10(value)) if value > 0 else 1.0
+    return next((one * power for one in (1, 2, 3, 4, 6, 8) if one * power >= value), 10 * power)
+
+
+class _Linear(NamedTuple):
+    """From 0 at one place to a greatest value at another."""
+
+    greatest: float
+    begin: float
+    length: float
+
+    def place(self, value: float) -> float:
+        """Where a value is."""
+        return self.begin + self.length * value / self.greatest
+
+    def marks(self) -> Iterator[tuple[float, float]]:
+        """Quarters and their places."""
+        for quarter in range(5):
+            value = self.greatest * quarter / 4
+            yield value, self.place(value)
+
+
 class _Axis(NamedTuple):
     """Powers of ten from one place to another."""
 
@@ -106,28 +150,28 @@ class _Axis(NamedTuple):
         """Where a value is."""
         return self.begin + self.length * (log10(value) - self.first) / (self.last - self.first)
 
-    def powers(self) -> Iterator[tuple[float, float]]:
+    def marks(self) -> Iterator[tuple[float, float]]:
         """Each power of ten and its place."""
         for power in range(self.first, self.last + 1):
             yield 10.0**power, self.place(10.0**power)
 
 
-def _grid(wide: _Axis, high: _Axis) -> Iterator[str]:
+def _grid(wide: _Axis | _Linear, high: _Axis | _Linear) -> Iterator[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-    for value, x in wide.powers():
+    for value, x in wide.marks():
         yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>'
         yield _text(x, bottom + 16, short(value), "quiet", "middle")
-    for value, y in high.powers():
+    for value, y in high.marks():
         yield f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield _text(LEFT - 6, y + 4, short(value), "quiet", "end")
 
 
-def _key(names: Sequence[str]) -> Iterator[str]:
+def _key(names: Sequence[str], top: int = 8) -> Iterator[str]:
     x = float(WIDTH)
     for colour, name in reversed(list(zip(COLOURS, names, strict=False))):
         x -= 7.0 * len(name) + 24
-        yield f'<rect class="{colour}" x="{x:.1f}" y="8" width="10" height="10"/>'
-        yield _text(x + 15, 17, name, "quiet")
+        yield f'<rect class="{colour}" x="{x:.1f}" y="{top}" width="10" height="10"/>'
+        yield _text(x + 15, top + 9, name, "quiet")
 
 
 def short(value: float) -> str:
