@@ -26,6 +26,7 @@ class _Hiding(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> None:
+        """See `MetaPathFinder`; raises ModuleNotFoundError for a package that is hidden."""
         if fullname in self._names:
             raise ModuleNotFoundError(f"{fullname} is not wanted here", name=fullname)
 

@@ -150,7 +150,7 @@ class Housekeeping:
         In this order: a recovery point is written once the segments below it are durable, so that
         a start after a crash checks the active segment and no other.
         """
-        for directory, log in self._logs(lambda log: not log.is_settled):
+        for directory, log in self._logs(lambda log: log.needs_upkeep):
             await directory.flush(log, rolled_only=True)
             retired = log.take_retired()
             if retired:

@@ -217,11 +217,11 @@ class PartitionLog:
         return self.log_end_offset > self.recovery_point
 
     @property
-    def is_settled(self) -> bool:
-        """True if there is nothing to flush but the active segment, and no file to remove."""
+    def needs_upkeep(self) -> bool:
+        """True if there is a file to remove, or more to flush than the active segment."""
         if self._retired or self.log_end_offset == 0:
-            return not self._retired
-        return not self._durability.needs_sync and all(s.is_durable for s in self._segments.sealed)
+            return bool(self._retired)
+        return self._durability.needs_sync or not all(s.is_durable for s in self._segments.sealed)
 
     @property
     def is_flush_due(self) -> bool:
