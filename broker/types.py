@@ -7,13 +7,16 @@ Record batches are opaque bytes (magic 2, 61-byte header) on all of these seams.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-from uuid import UUID
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.runtime.api import Buffer, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
 
 _EPOCH_PER_TRANSACTION = 2
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -92,8 +95,10 @@ Appendable = Buffer | Prepared | KafkaError | OwnBatch | EndMarker
 """What may be appended to a partition. An error says what a produced batch is refused for."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+_NO_ERRORS: Mapping[int, str] = MappingProxyType({})
+
+
+class AppendResult(NamedTuple):
     """The result of appending to one partition."""
 
     error: ErrorCode
@@ -102,12 +107,11 @@ class AppendResult:
     log_start_offset: int = -1
     message: str | None = None
     current_leader: LeaderHint | None = None
-    record_errors: Mapping[int, str] = field(default_factory=dict)
+    record_errors: Mapping[int, str] = _NO_ERRORS
     """The refused records of the batch by index, with the reason (KIP-467)."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchParams:
+class FetchParams(NamedTuple):
     """The part of a Fetch that holds for all its partitions."""
 
     replica_id: int
@@ -134,8 +138,7 @@ class FetchKey(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPartition:
+class FetchPartition(NamedTuple):
     """One partition of a Fetch."""
 
     partition: TopicPartition
@@ -155,16 +158,14 @@ class FetchPartition:
         return FetchKey(topic, self.partition.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndOffset:
+class EpochEndOffset(NamedTuple):
     """The end offset (exclusive) of a leader epoch; (-1, -1) for an unknown one."""
 
     leader_epoch: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(NamedTuple):
     """The result of one partition of a Fetch."""
 
     error: ErrorCode
@@ -181,7 +182,7 @@ class FetchResult:
     @property
     def size(self) -> int:
         """Bytes of records."""
-        return sum(len(piece) for piece in self.records)
+        return sum(map(len, self.records))
 
 
 @dataclass(frozen=True, slots=True)

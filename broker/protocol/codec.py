@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from broker.protocol._decoder import Fields, Frame, MalformedError, decoder, skip_tagged
 from broker.protocol._encoder import Message, encoder, joined
@@ -49,8 +49,7 @@ Body = TypeVar("Body", covariant=True)
 """The TypedDict of a request, from `broker.protocol.messages`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """Header of every request."""
 
     api_key: int
@@ -59,7 +58,7 @@ class RequestHeader:
     client_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request(Generic[Body]):
     """A decoded request; records in its body are views of the frame it came in."""
 

@@ -16,7 +16,6 @@ is durable, so that its position is still true after a loss of power.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -172,5 +171,5 @@ async def _flushed_first(
         try:
             await flush
         except KafkaError as error:
-            results[index] = replace(results[index], error=error.code, message=error.message)
+            results[index] = results[index]._replace(error=error.code, message=error.message)
     return results

@@ -9,7 +9,6 @@ records as well as it reads them.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.apis.discovery import current_leader, node_endpoints
@@ -99,7 +98,7 @@ def handle(
         if added and context.authorizer is not None:
             more = _authorized(context, request, added, more)
         if (size := request.context.records_bytes_max) is not None:
-            whole = [replace(one, records=_cut(one.records, size)) for one in whole]
+            whole = [one._replace(records=_cut(one.records, size)) for one in whole]
         return _answer(context, turn, [*whole, *more], added)
 
     return (

@@ -13,19 +13,17 @@ consumers' where a follower comes, or are older than two minutes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replication.partition import FetchSessionIndex
-from broker.types import FetchKey as Key
 from raftctl.errors import ErrorCode, invariant
 from raftctl.security import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from broker.types import FetchKey as Key
     from broker.types import FetchResult
 
 NO_SESSION = 0
@@ -60,8 +58,7 @@ class Reader(NamedTuple):
 CONSUMER_READER = Reader()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRequest:
+class SessionRequest(NamedTuple):
     """The part of a Fetch that concerns its session."""
 
     session_id: int
@@ -171,8 +168,7 @@ class FetchSession:
         return cached.is_changed_by(result)
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """One Fetch: what to read, and what of it to answer.
 
     Partitions of a session that have not changed are left out.
@@ -203,7 +199,7 @@ class Round:
         if self.session is None:
             return self
         known = self.session.partitions
-        return replace(self, partitions=[(key, one.wanted) for key, one in known.items()])
+        return self._replace(partitions=[(key, one.wanted) for key, one in known.items()])
 
     def answer(
         self, results: Sequence[FetchResult], added: Sequence[Key] = ()

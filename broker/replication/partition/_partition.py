@@ -6,8 +6,7 @@ nothing and wakes nobody: each method returns what the ReplicaManager must know 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.batches.validation import NotOneBatchError, RecordsRefusedError
 from broker.log.segments import Limits
@@ -39,7 +38,6 @@ from broker.types import (
     TopicPartition,
 )
 from raftctl.errors import ErrorCode, KafkaError, invariant
-from raftctl.runtime.api import Buffer, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from broker.replication.partition._transaction_guards import Guard, Sender
     from broker.types import Appendable, FetchKey
     from raftctl.metadata.image import PartitionImage
+    from raftctl.runtime.api import Buffer, Piece
 
 _WITHOUT_LOG_START = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -72,8 +71,7 @@ def _shows_log_start(refusal: KafkaError) -> bool:
     return refusal.code not in _WITHOUT_LOG_START and not isinstance(refusal, NotOneBatchError)
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """Response of the leader to a follower for one partition."""
 
     records: Buffer

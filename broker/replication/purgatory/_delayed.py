@@ -6,10 +6,9 @@ Rows R5, R10 and L7.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from broker.replication.partition import Partition
 from broker.replication.purgatory._purgatory import DelayedOperation
 from broker.request_context import ReplicaWait, WaitEnd
 from broker.types import AppendResult, DeletedRecords
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
+    from broker.replication.partition import Partition
     from broker.request_context import RequestContext
     from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(NamedTuple):
     """A partition that a request waits for: its replicas must have reached `required_offset`."""
 
     replica: Partition
@@ -105,7 +104,7 @@ class DelayedProduce(_AwaitsReplicas[AppendResult]):
 
     def _put_error(self, index: int, one: Awaited, error: ErrorCode) -> None:
         hint = one.replica.hint_for(error)
-        self._results[index] = replace(self._results[index], error=error, current_leader=hint)
+        self._results[index] = self._results[index]._replace(error=error, current_leader=hint)
 
 
 def _wait_of(replica: Partition) -> ReplicaWait:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -32,7 +31,7 @@ from tests.unit.broker.server.fakes import FakeBroker, batch, fetch_message, pro
 pytestmark = pytest.mark.req("R10")
 WANTED = Wanted(-1, 0, -1, -1, 100)
 NOTHING = FetchResult(ErrorCode.NONE, 5, 5, 0)
-RECORDS = replace(NOTHING, records=[b"records"])
+RECORDS = NOTHING._replace(records=[b"records"])
 
 
 def keys(count: int) -> list[Key]:
@@ -66,7 +65,7 @@ def test_what_is_withheld_from_a_throttled_client_comes_in_its_next_round() -> N
     assert known.withhold(turn) == (0, session_id)
     turn = known.begin(request([], session_id, 2), 2)
     assert [key for key, _ in turn.partitions] == keys(3)
-    results = [RECORDS, NOTHING, replace(NOTHING, high_watermark=9)]
+    results = [RECORDS, NOTHING, NOTHING._replace(high_watermark=9)]
     assert turn.answer(results) == (0, [(Key("t", 0), RECORDS), (Key("t", 2), results[2])])
 
 
@@ -91,13 +90,13 @@ def test_a_round_tells_only_what_is_news() -> None:
     session_id = opened(known)
     turn = known.begin(request([], session_id, 1), 0)
     assert [key for key, _ in turn.partitions] == keys(3)
-    higher = replace(NOTHING, high_watermark=6)
+    higher = NOTHING._replace(high_watermark=6)
     assert turn.answer([NOTHING, higher, NOTHING]) == (0, [(Key("t", 1), higher)])
     for news in (
         RECORDS,
-        replace(NOTHING, log_start_offset=1),
-        replace(NOTHING, log_start_offset=1, diverging=EpochEndOffset(1, 2)),
-        replace(NOTHING, log_start_offset=1, preferred_read_replica=2),
+        NOTHING._replace(log_start_offset=1),
+        NOTHING._replace(log_start_offset=1, diverging=EpochEndOffset(1, 2)),
+        NOTHING._replace(log_start_offset=1, preferred_read_replica=2),
     ):
         turn = known.begin(request([], session_id, turn.epoch), 0)
         results = {Key("t", 0): news, Key("t", 1): higher, Key("t", 2): NOTHING}
@@ -119,9 +118,8 @@ def test_the_end_of_an_error_is_news() -> None:
 def test_a_client_changes_adds_and_forgets_partitions() -> None:
     known = sessions()
     session_id = opened(known)
-    moved = replace(
-        request([], session_id, 1, forgotten=[Key("t", 0), Key("no", 9)]),
-        wanted={Key("t", 1): WANTED._replace(fetch_offset=7), Key("u", 0): WANTED},
+    moved = request([], session_id, 1, forgotten=[Key("t", 0), Key("no", 9)])._replace(
+        wanted={Key("t", 1): WANTED._replace(fetch_offset=7), Key("u", 0): WANTED}
     )
     turn = known.begin(moved, 0)
     known.invariants()
@@ -283,7 +281,7 @@ def test_a_client_with_a_session_knows_what_one_without_would(steps: list[tuple[
         elif step == "forget" and len(wants) > 1:
             wants.discard(key)
         elif step == "change":
-            truth[key] = replace(NOTHING, high_watermark=max(truth[key].high_watermark, 0) + 1)
+            truth[key] = NOTHING._replace(high_watermark=max(truth[key].high_watermark, 0) + 1)
         elif step == "fail":
             truth[key] = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if step in ("change", "fail"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ def racked(**keys: str) -> World:
 
 
 def from_rack(rack: str, *, wait_ms: int = 0) -> FetchParams:
-    return replace(params(wait_ms=wait_ms), client_rack=rack, leader_only=False)
+    return params(wait_ms=wait_ms)._replace(client_rack=rack, leader_only=False)
 
 
 def test_the_leader_in_the_rack_then_who_has_most_then_who_was_caught_up_last() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -227,14 +226,14 @@ async def test_what_a_session_leaves_it_says_nothing_of(end: str) -> None:
 async def test_another_incarnation_does_not_rest_on_what_the_first_one_said() -> None:
     async with leading() as (_, leader):
         first, second = Session(leader, FOLLOWER), Session(leader, FOLLOWER)
-        first.begin(replace(params(FOLLOWER), replica_epoch=5))
-        second.begin(replace(params(FOLLOWER), replica_epoch=6))
+        first.begin(params(FOLLOWER)._replace(replica_epoch=5))
+        second.begin(params(FOLLOWER)._replace(replica_epoch=6))
         state = leader.replica().state.followers[FOLLOWER]
         known_ms = state.had_all_ms
         first.dirty.begin([], known_ms + 1_000)
         assert state.had_all_ms == known_ms
         late = Session(leader, FOLLOWER)
-        late.begin(replace(params(FOLLOWER), replica_epoch=5))
+        late.begin(params(FOLLOWER)._replace(replica_epoch=5))
         assert list(late.dirty) == [wanted(0).key]
 
 

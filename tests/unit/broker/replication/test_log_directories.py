@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -105,7 +104,7 @@ def refuses(node: Node) -> None:
     done = node.append(BATCH)
     assert isinstance(done, AppendResult)
     assert done.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    from_follower = replace(params(), leader_only=False)
+    from_follower = params()._replace(leader_only=False)
     for how in (params(), params(2), from_follower):
         assert fetch_now(node, wanted(0), how).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     (listed,) = offsets_now(node, OffsetLookup(P0, -1, -1))

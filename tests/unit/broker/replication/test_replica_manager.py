@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -256,7 +255,7 @@ async def test_limits_hold_but_the_first_batch_always_comes_and_partitions_take_
             leader.replicas.append(1, 0, [(partition, BATCH)])
         served = []
         for first in range(3):
-            how = replace(params(max_bytes=10), first=first)
+            how = params(max_bytes=10)._replace(first=first)
             found = leader.replicas.fetch(how, [wanted(0, partition=p) for p in partitions])
             assert isinstance(found, list)
             assert sum(r.size for r in found) == len(BATCH)
@@ -286,7 +285,7 @@ async def test_who_may_be_deposed_tells_no_consumer_that_its_offset_is_out_of_ra
         world.create_topic()
         leader = world.nodes[1]
         leader.append(BATCH)
-        unsure = replace(params(), may_be_deposed=True)
+        unsure = params()._replace(may_be_deposed=True)
         end = leader.replica().log.log_end_offset
         assert fetch_now(leader, wanted(end + 1), unsure).error is (
             ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -296,7 +295,7 @@ async def test_who_may_be_deposed_tells_no_consumer_that_its_offset_is_out_of_ra
             fetch_now(leader, wanted(end), params(follower))
         leader.replica().delete_records(1)
         assert fetch_now(leader, wanted(0), unsure).error is ErrorCode.OFFSET_OUT_OF_RANGE
-        of_follower = replace(params(2), may_be_deposed=True)
+        of_follower = params(2)._replace(may_be_deposed=True)
         beyond = fetch_now(leader, wanted(end + 1), of_follower)
         assert beyond.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
