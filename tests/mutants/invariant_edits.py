@@ -218,7 +218,7 @@ EDITS = (
     Edit(
         "timer_of_the_loop_is_late",
         f"{_OF_PURGATORY}.wait",
-        "self._arm()\n",
+        "self._timer.set_at_latest(self._deadline_s())\n",
         "pass\n",
         f"{_REPLICAS}test_operations_wait_are_woken_and_time_out",
     ),

@@ -12,8 +12,9 @@ buckets are in a heap by the time at which they are due, so that the clock goes 
 one. Each bucket is in it once at most: its size is bounded by the buckets, not by the timers.
 Levels are made when first needed: eight hold every timeout of 31 bits at size 20.
 
-The wheel is pure: `advance` gets the time. The event loop has one timer for each purgatory, for the
-next time at which the wheel has work.
+The wheel is pure: `advance` gets the time. The event loop has one timer for each purgatory, never
+later than the next time at which the wheel has work. It is not moved when an operation is answered,
+as nearly all are before their deadline: it fires in vain once, and is set anew.
 
 Source: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987), scheme 7; Apache Kafka's
 purgatory, which adds the queue of buckets.
@@ -21,17 +22,18 @@ purgatory, which adds the queue of buckets.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
+from functools import partial
 from heapq import heappop, heappush
 from math import ceil
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from raftctl.errors import invariant
 from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from broker.types import TopicPartition
 
@@ -39,6 +41,8 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 TICK_MS = 1
+_EARLY_MS = 0.1
+"""The loop may call a timer its clock's resolution too early."""
 WHEEL_SIZE = 20
 
 
@@ -198,11 +202,28 @@ class TimingWheel(Generic[V]):
         return self._levels[number]
 
 
+class Answer(asyncio.Future[R]):
+    """The answer to an operation; the purgatory learns at once of a caller that gives up.
+
+    A callback of the future would tell it too, but each costs a handle of the loop, and nobody
+    gives up but a task that is cancelled.
+    """
+
+    given_up: Callable[[], None] | None = None
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Forget the operation, too."""
+        cancelled = super().cancel(msg)
+        if cancelled and self.given_up is not None:
+            self.given_up()
+        return cancelled
+
+
 class DelayedOperation(ABC, Generic[R]):
     """A request that waits; `future` gets its answer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: asyncio.Future[R] = loop.create_future()
+        self.future: Answer[R] = Answer(loop=loop)
 
     @abstractmethod
     def is_complete_after(self, partition: TopicPartition) -> bool:
@@ -245,7 +266,9 @@ class Purgatory(Generic[R]):
         invariant(all(self._watchers.values()), "a partition that nothing watches is forgotten")
         places = (timer.place for timer in self._timers.values())
         invariant(None not in places, "the timer of what waits has not fired")
-        invariant(self._timer.at_s == self._deadline_s(), "the loop's timer is the wheel's")
+        deadline_s, at_s = self._deadline_s(), self._timer.at_s
+        in_time = deadline_s is None or (at_s is not None and at_s <= deadline_s)
+        invariant(in_time, "the loop's timer is not later than the wheel's")
         self._wheel.invariants()
 
     def wait(
@@ -258,8 +281,8 @@ class Purgatory(Generic[R]):
         # Rounded up, so that nobody waits for less than was asked.
         expires_ms = ceil(self._loop.time() * 1000) + timeout_ms
         self._timers[operation] = self._wheel.add(operation, expires_ms)
-        self._arm()
-        operation.future.add_done_callback(lambda _: self._forget(operation))
+        self._timer.set_at_latest(self._deadline_s())
+        operation.future.given_up = partial(self._forget, operation)
         return operation.future
 
     def watch(self, operation: DelayedOperation[R], key: TopicPartition) -> None:
@@ -282,7 +305,7 @@ class Purgatory(Generic[R]):
         """Cancel the waiting operations."""
         for operation in list(self._timers):
             operation.future.cancel()
-            self._forget(operation)
+        self._timer.set(None)
 
     def _finish(self, operation: DelayedOperation[R]) -> None:
         self._forget(operation)
@@ -299,18 +322,13 @@ class Purgatory(Generic[R]):
             del watchers[operation]
             if not watchers:
                 del self._watchers[key]
-        self._arm()
-
-    def _arm(self) -> None:
-        self._timer.set(self._deadline_s())
+        operation.future.given_up = None
 
     def _deadline_s(self) -> float | None:
         deadline_ms = self._wheel.deadline_ms()
         return None if deadline_ms is None else deadline_ms / 1000
 
     def _turn(self) -> None:
-        # The loop may call a timer its clock's resolution too early.
-        due_ms = max(self._wheel.deadline_ms() or 0, int(self._loop.time() * 1000))
-        for operation in self._wheel.advance(due_ms):
+        for operation in self._wheel.advance(int(self._loop.time() * 1000 + _EARLY_MS)):
             self._finish(operation)
-        self._arm()
+        self._timer.set(self._deadline_s())

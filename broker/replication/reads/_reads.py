@@ -152,7 +152,8 @@ class Reads:
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         urgent = self._selects and self._must_notify(params.replica_id, partitions)
         results = self._read(params, partitions)
-        self._cold_reads.read_ahead(params, partitions)
+        if any(result.records for result in results):
+            self._cold_reads.read_ahead(params, partitions)
         # A Fetch that names nothing waits for nothing, unless its session has idle partitions.
         nothing = not partitions and (index is None or not index.has_idle)
         at_once = nothing or urgent or params.max_wait_ms <= 0

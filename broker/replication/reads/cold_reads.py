@@ -96,10 +96,13 @@ class ColdReads:
             replica = self._replicas.get(wanted.partition)
             if replica is None or replica.log.offline is not None or left <= 0:
                 continue
+            records = replica.log.log_end_offset - wanted.fetch_offset
+            if records <= 0:
+                continue
             size = max(min(left, wanted.max_bytes), 1)
             yield replica, replica.log.segment_at(wanted.fetch_offset), wanted, size
             # Each record has a byte at least.
-            left -= max(0, min(size, replica.log.log_end_offset - wanted.fetch_offset))
+            left -= min(size, records)
 
     def _start(self, replica: Partition, call: Callable[[], None]) -> None:
         try:

@@ -44,7 +44,7 @@ async def test_a_change_completes_an_operation_and_takes_its_timer_with_it() -> 
     assert done.result() == "complete"
     waits.wake(P0)
     assert (one.asked, len(waits), waits._watchers) == (2, 0, {})
-    assert waits._timer.at_s is None
+    assert waits._wheel.deadline_ms() is None
 
 
 async def test_a_deadline_answers_with_what_there_is() -> None:
