@@ -239,7 +239,7 @@ class Shard:
         """The transactions that ended while the log was loaded."""
         self._doubts: set[int] = set()
         """The batches that were not committed in time, until they turn out to be."""
-        self._uncommitted: deque[tuple[int, Effect]] = deque()
+        self._uncommitted: deque[tuple[int, Sequence[Effect]]] = deque()
         self._timer = Deadline(self._loop, self._due)
         self._is_due = False
         """True once the core's deadline has come, while it waits for its turn."""
@@ -352,12 +352,15 @@ class Shard:
         A response may leave at once also while an earlier one waits. Answers that rest on records
         wait for all records so far, not only their own: what the core decided rests on those, too.
         """
+        waiting: list[Effect] = []
         for effect in effects:
             at_once = isinstance(effect, Answer) and not effect.needs_commit
             if at_once or self._committed == self._written:
                 self._release(effect)
             else:
-                self._hold(self._written, effect)
+                waiting.append(effect)
+        if waiting:
+            self._hold(self._written, waiting)
         self._set_timer()
 
     def _release(self, effect: Effect) -> None:
@@ -440,7 +443,8 @@ class Shard:
         invariant(number <= self._written, "what is committed was written")
         self._committed = max(self._committed, number)
         while self._uncommitted and self._uncommitted[0][0] <= self._committed:
-            self._release(self._uncommitted.popleft()[1])
+            for effect in self._uncommitted.popleft()[1]:
+                self._release(effect)
         if self._committed == self._written:
             self._linger.committed(self)
 
@@ -456,19 +460,23 @@ class Shard:
             return
         self._doubts.add(number)
         waiting, self._uncommitted = self._uncommitted, deque()
-        for required, effect in waiting:
-            self._hold(required, effect)
+        for required, effects in waiting:
+            self._hold(required, effects)
         self._loop.call_later(RETRY_S, self._doubt, number, base_offset)
 
-    def _hold(self, required: int, effect: Effect) -> None:
-        """Keeps what must wait for a commit, unless that is in doubt and a client waits for it."""
-        if self._doubts and isinstance(effect, Answer):
-            self._refuse(effect.request_id, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        else:
-            invariant(required > self._committed, "what rests on committed records is released")
-            in_order = not self._uncommitted or self._uncommitted[-1][0] <= required
-            invariant(in_order, "effects leave in the order of what they rest on")
-            self._uncommitted.append((required, effect))
+    def _hold(self, required: int, effects: Sequence[Effect]) -> None:
+        """Keep what must wait for a commit, unless that is in doubt and a client waits for it."""
+        if self._doubts:
+            for effect in effects:
+                if isinstance(effect, Answer):
+                    self._refuse(effect.request_id, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            effects = [one for one in effects if not isinstance(one, Answer)]
+            if not effects:
+                return
+        invariant(required > self._committed, "what rests on committed records is released")
+        in_order = not self._uncommitted or self._uncommitted[-1][0] <= required
+        invariant(in_order, "effects leave in the order of what they rest on")
+        self._uncommitted.append((required, effects))
 
     def _replay(self, records: Sequence[LogRecord], producer_id: int) -> None:
         for error in self.core.replay_all(records, producer_id):

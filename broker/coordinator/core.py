@@ -13,7 +13,6 @@ released only when all that the core has written so far is committed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.log.batches.record_batch import NO_PRODUCER
@@ -44,9 +43,8 @@ class Now(NamedTuple):
     """The time since 1970, for timestamps that others read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The response to a request."""
+class Answer(NamedTuple):
+    """The response to a request. A tuple, as requests are: it is made in a third of the time."""
 
     request_id: int
     response: Any
@@ -55,8 +53,7 @@ class Answer:
     """True if it waits until all that the core has written so far is committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """Something for the coordinator's owner to do, once all written so far is committed."""
 
     what: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from broker.types import TRANSACTION_STATE
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
 OPEN = -1
 """The number of partitions or replicas of a new topic that the cluster decides."""
 _INT_MIN = -(2**31)
+_IDS_MAX = 1_024
+"""Ids of which the partition is remembered: a member names its group in each request."""
 
 
+@lru_cache(_IDS_MAX)
 def partition_of(key: str, count: int) -> int:
     """Return the partition that holds a group or transactional id, as every Kafka client computes
     it.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.coordinator import in_batches
-from broker.coordinator.core import NOBODY
+from broker.coordinator.core import NOBODY, KeyValue
 from broker.groups._records import (
     NO_EXPIRY,
     OFFSET_KEYS,
@@ -19,8 +19,10 @@ from broker.groups._records import (
     check_offset,
     is_plain,
     key_head,
+    offset_key,
     offset_of,
     offset_record,
+    offset_value,
     owner_of,
     read_partition,
 )
@@ -30,7 +32,7 @@ from raftctl.errors import ErrorCode, KafkaError, invariant
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from broker.coordinator.core import Journal, KeyValue, LogRecord
+    from broker.coordinator.core import Journal, LogRecord
     from broker.groups._records import CommittedOffset
     from broker.types import TopicPartition
 
@@ -222,7 +224,7 @@ class GroupOffsets:
             if len(committed.metadata.encode()) > self._metadata_bytes_max:
                 errors[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            records.append(offset_record(OffsetKey(group_id, *partition), committed))
+            records.append(KeyValue(offset_key(group_id, *partition), offset_value(committed)))
         return errors, records
 
     def delete(

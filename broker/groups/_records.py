@@ -216,9 +216,15 @@ def read_partition(data: bytes) -> TopicPartition:
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> KeyValue:
-    """Return the record of a committed offset; a tombstone without one. Written by hand: hot."""
-    encoded = _group_part(key.group) + _partition_part(key.topic, key.partition)
-    return KeyValue(encoded, None if committed is None else _value_of(committed))
+    """Return the record of a committed offset; a tombstone without one."""
+    return KeyValue(offset_key(*key), None if committed is None else offset_value(committed))
+
+
+def offset_key(group: str, topic: str, partition: int) -> bytes:
+    """Return the key of an offset's record. Written by hand, as the value is: each commit needs
+    them.
+    """
+    return _group_part(group) + _partition_part(topic, partition)
 
 
 @lru_cache(_GROUPS_MAX)
@@ -236,7 +242,8 @@ def _string(text: str) -> bytes:
     return _INT16.pack(len(data)) + data
 
 
-def _value_of(committed: CommittedOffset) -> bytes:
+def offset_value(committed: CommittedOffset) -> bytes:
+    """Return the value of an offset's record."""
     if committed.expire_timestamp != NO_EXPIRY:
         return _EXPIRING.encode(
             {

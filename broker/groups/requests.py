@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordinator.core import NOBODY
-from broker.groups._records import CommittedOffset
 from broker.protocol.messages import consumer as wire
 from broker.types import TopicPartition
 from raftctl.metadata.image import EMPTY_IMAGE, TopicsImage
 
+if TYPE_CHECKING:
+    from broker.groups._records import CommittedOffset
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+
+class Caller(NamedTuple):
     """The member that a client claims to be; fields are empty or -1 if it claims to be none."""
 
     member_id: str
@@ -116,8 +118,7 @@ class ConsumerHeartbeat:
     """Whether the member may describe a topic; None if every member may describe all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """OffsetCommit, of partitions that exist. The response maps each of them to its error."""
 
     group_id: str

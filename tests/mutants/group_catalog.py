@@ -13,15 +13,16 @@ from broker.log.batches.record_batch import NO_PRODUCER
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from broker.coordinator.core import Effect
     from broker.groups._consumer_records import Slot
     from broker.groups.consumer.consumer_group import ConsumerMember
 
 
-def _tell_at_once(shard: Shard, required: int, effect: Effect) -> None:
-    shard._release(effect)
+def _tell_at_once(shard: Shard, required: int, effects: Sequence[Effect]) -> None:
+    for effect in effects:
+        shard._release(effect)
 
 
 def _forget_groups(

@@ -33,6 +33,7 @@ _VARINT_BITS_MAX = 63
 _LARGE = 0x80
 """A byte from here on is not the last of its number."""
 _SMALL = [(byte >> 1) ^ -(byte & 1) for byte in range(_LARGE)]
+_SMALL_ENCODED = [bytes([value << 1]) for value in range(_LARGE >> 1)]
 _LAST, _NOT_LAST = bytes(range(_LARGE)), bytes(range(_LARGE, 256))
 _ALIKE_MIN, _ALIKE_MAX = 8, 128
 """Records left in a batch for which it pays to compare layouts, and records compared at once."""
@@ -273,6 +274,8 @@ def varint_at(data: Buffer, position: int) -> tuple[int, int]:
 
 def varint(value: int) -> bytes:
     """Return the zigzag encoding of a number of at most 64 bits."""
+    if 0 <= value < _LARGE >> 1:
+        return _SMALL_ENCODED[value]
     left = (value << 1) ^ (value >> 63)
     out = bytearray()
     while left >= 0x80:
