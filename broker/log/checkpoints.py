@@ -95,9 +95,11 @@ def read_topic_id(files: FileSystem, directory: str) -> UUID | None:
     it may be of a deleted topic of the same name, whose records must not come back.
     """
     path = f"{directory}/{PARTITION_METADATA}"
-    if not files.exists(path):
+    try:
+        lines = _text(files, path).splitlines()
+    except FileNotFoundError:
         return None
-    fields = dict(line.partition(": ")[::2] for line in _text(files, path).splitlines())
+    fields = dict(line.partition(": ")[::2] for line in lines)
     try:
         return parse_uuid(fields["topic_id"])
     except (KeyError, ValueError):
@@ -111,7 +113,10 @@ def _write(files: FileSystem, path: str, lines: Iterable[str]) -> None:
 
 
 def _read(files: FileSystem, path: str) -> list[list[str]]:
-    lines = _text(files, path).splitlines() if files.exists(path) else []
+    try:
+        lines = _text(files, path).splitlines()
+    except FileNotFoundError:
+        return []
     if not lines:
         return []
     # The count shows a file that ends early, though at the end of a line.

@@ -303,7 +303,7 @@ def _batch_problem(header: BatchHeader, data: bytes, next_offset: int) -> str | 
 
 def _entries(files: FileSystem, path: str, kind: str) -> list[tuple[int, int]]:
     """Return all entries. Raises KafkaError(KAFKA_STORAGE_ERROR) if they are not in order."""
-    file = LazyFile(files, path, create=False)
+    file = LazyFile(files, path, exists=True)
     index_type = OffsetIndex if kind == "index" else TimeIndex
     index = index_type(file, _base_offset(path), _INDEX_BYTES_MAX)
     try:

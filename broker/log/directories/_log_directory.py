@@ -540,6 +540,8 @@ class Removals:
         except OSError as error:
             home.fail(error)
             return
+        # The next log of this name may be there before this one is closed.
+        log.moved_to(doomed)
 
         def remove() -> None:
             for finish in retired:

@@ -36,9 +36,13 @@ _LOG_SUFFIX = ".log"
 def create_log(
     files: FileSystem, directory: str, partition: TopicPartition, config: TopicConfig
 ) -> PartitionLog:
-    """Create an empty log at offset 0. Does not block."""
+    """Create an empty log at offset 0 in a new directory. Does not block.
+
+    Its files come with the first batch: without any, a directory is an empty log.
+    """
     files.make_directories(directory)
-    return PartitionLog(files, directory, partition, config, [Segment(files, directory, 0, config)])
+    segment = Segment(files, directory, 0, config, names=())
+    return PartitionLog(files, directory, partition, config, [segment])
 
 
 def open_log(
@@ -56,17 +60,22 @@ def open_log(
     `clean`: it was flushed with `closing`, then closed, so nothing needs a check. `rewrite`: a
     flush failed, so batches may exist only in the page cache, which takes them for written.
     """
-    swap.finish(files, directory)
-    for name in files.names(directory):
-        if name.endswith((".deleted", ".tmp")):
-            files.remove(f"{directory}/{name}")
-    source = _Source(files, directory, partition, config)
+    names = files.names(directory)
+    if swap.finish(files, directory, names):
+        names = files.names(directory)
+    litter = [name for name in names if name.endswith((".deleted", ".tmp"))]
+    for name in litter:
+        files.remove(f"{directory}/{name}")
+    names = [name for name in names if name not in litter]
+    source = _Source(files, directory, partition, config, names)
     durable_end = OFFSET_MAX if clean else recovery_point
     try:
         log = _adopted(source, recovery_point, durable_end, clean=clean, rewrite=rewrite)
     except KafkaError as error:
         if error.code is not ErrorCode.CORRUPT_MESSAGE:
             raise
+        # Indexes may have been made meanwhile.
+        source = source._replace(names=files.names(directory))
         log = _adopted(source, 0, durable_end, clean=False, rewrite=rewrite)
     if log.recovered.lost_from is None and log.log_end_offset < recovery_point:
         log.recovered = replace(log.recovered, lost_from=log.log_end_offset)
@@ -81,6 +90,8 @@ class _Source(NamedTuple):
     directory: str
     partition: TopicPartition
     config: TopicConfig
+    names: Sequence[str]
+    """The files in the directory, sorted."""
 
 
 def _adopted(
@@ -90,8 +101,10 @@ def _adopted(
 
     Raises KafkaError(CORRUPT_MESSAGE) for damage in an unchecked segment.
     """
-    files, directory, partition, config = source
-    segments = [Segment(files, directory, base, config) for base in _bases(files, directory)]
+    files, directory, partition, config, names = source
+    segments = [
+        Segment(files, directory, base, config, names=names) for base in _bases(names) or [0]
+    ]
     try:
         found = _recover(segments, trusted_below, durable_end, clean=clean, rewrite=rewrite)
         segments, doomed = segments[: found.keep], segments[found.keep :]
@@ -99,7 +112,7 @@ def _adopted(
         log = PartitionLog(files, directory, partition, config, segments)
         epochs, rebuilt = _epochs(files, directory)
         point = log.log_end_offset if clean else min(trusted_below, log.log_end_offset)
-        snapshots = producer_snapshot.offsets_in(files, directory)
+        snapshots = producer_snapshot.offsets_in(names)
         noted = log.adopt(epochs, snapshots, point, clean=clean)
     except KafkaError:
         for segment in segments:
@@ -125,10 +138,9 @@ def _remove(files: FileSystem, doomed: Sequence[Segment], *, keep_batches: bool)
             files.remove(batches)
 
 
-def _bases(files: FileSystem, directory: str) -> list[int]:
-    names = [name for name in files.names(directory) if name.endswith(_LOG_SUFFIX)]
-    stems = [name.removesuffix(_LOG_SUFFIX) for name in names]
-    return sorted(int(stem) for stem in stems if stem.isdigit()) or [0]
+def _bases(names: Sequence[str]) -> list[int]:
+    stems = [name.removesuffix(_LOG_SUFFIX) for name in names if name.endswith(_LOG_SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 class _Found:

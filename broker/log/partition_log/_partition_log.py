@@ -712,6 +712,9 @@ class PartitionLog:
         """
         self.recovery_point = min(point, self.log_end_offset)
         self._durability.adopt(epochs, snapshots, names_doubted=not clean)
+        if not self._segments.active.has_files:
+            # The first batch will create them.
+            self._durability.renamed()
         self._durability.forget_snapshots(above=self.recovery_point)
         known = [(e, start) for e, start in epochs if start < self.recovery_point]
         self.epochs = LeaderEpochs(known)

@@ -21,7 +21,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.runtime.api import read_file, replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from raftctl.runtime.api import FileSystem
 
@@ -95,10 +95,10 @@ def read(files: FileSystem, path: str) -> dict[int, Producer]:
     return unpack(path, read_file(files, path))
 
 
-def offsets_in(files: FileSystem, directory: str) -> list[int]:
-    """Return the offsets of the snapshots in a directory, smallest first."""
-    names = (name.rpartition(".") for name in files.names(directory))
-    return [int(stem) for stem, _, end in names if end == SUFFIX and stem.isdigit()]
+def offsets_in(names: Iterable[str]) -> list[int]:
+    """Return the offsets of the snapshots among the sorted names of a directory."""
+    parts = (name.rpartition(".") for name in names)
+    return [int(stem) for stem, _, end in parts if end == SUFFIX and stem.isdigit()]
 
 
 def _damaged(path: str, why: str) -> KafkaError:

@@ -19,8 +19,8 @@ Invariants:
 - an index is a hint: damage in it costs time, never records, since batches rebuild it;
 - aborted transactions are listed in the order of their markers.
 
-A file without contents holds no descriptor (`LazyFile`): a broker may have tens of thousands
-of empty replicas.
+A file without contents need not exist, and holds no descriptor (`LazyFile`): a broker may have
+tens of thousands of empty replicas.
 
 Source: Apache Kafka's LogSegment, OffsetIndex, TimeIndex and TransactionIndex, bytes
 included.

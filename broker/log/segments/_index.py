@@ -141,10 +141,6 @@ class _Index(ABC, Generic[E]):
         """Remove all entries."""
         self._keep(0)
 
-    def moved(self, path: str) -> None:
-        """Note the path of the file from now on."""
-        self._file.moved(path)
-
     def close(self) -> None:
         """Release the file; entries not flushed are lost."""
         self._file.close()

@@ -28,7 +28,7 @@ from broker.log.segments.aborted_index import AbortedIndex
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from broker.log.batches.records import Search
     from raftctl.metadata.configs.topic import TopicConfig
@@ -86,11 +86,17 @@ class Segment:
         config: TopicConfig,
         *,
         ending: str = "",
+        names: Collection[str] | None = None,
     ) -> None:
-        """`ending` follows the usual names of the files, while they are not the log's yet."""
+        """`ending` follows the usual names of the files, while they are not the log's yet.
 
-        log, offsets, times = (segment_path(directory, base_offset, one) + ending for one in FILES)
-        self._missing = not all(files.exists(path) for path in (log, offsets, times))
+        `names` are those in the directory. Files that are not there are created with the first
+        batch; without `names` at once, since they tell where a new segment begins.
+        """
+
+        def exists(path: str) -> bool:
+            return files.exists(path) if names is None else path[len(directory) + 1 :] in names
+
         self.base_offset = base_offset
         self.next_offset = base_offset
         """The offset after the last batch."""
@@ -98,11 +104,16 @@ class Segment:
         self._directory = directory
         self._ending = ending
         self._interval_bytes = config.index_interval_bytes
-        self._log = files.open(log, create=True)
+        paths = [self._path(suffix) for suffix in FILES]
+        self._files_held = [LazyFile(files, path, exists=exists(path)) for path in paths]
+        if names is None:
+            self._create_files()
+        self._log, offsets, times = self._files_held
         index_bytes = config.segment_index_bytes
-        self._offsets = OffsetIndex(LazyFile(files, offsets), base_offset, index_bytes)
-        self._times = TimeIndex(LazyFile(files, times), base_offset, index_bytes)
-        self.aborted = AbortedIndex(files, self._aborted_path, base_offset)
+        self._offsets = OffsetIndex(offsets, base_offset, index_bytes)
+        self._times = TimeIndex(times, base_offset, index_bytes)
+        aborted = self._aborted_path
+        self.aborted = AbortedIndex(files, aborted, base_offset, exists=exists(aborted))
         """The aborted transactions whose markers are here."""
         self.size = self._log.size()
         self._recent: dict[int, int] = {}
@@ -163,6 +174,8 @@ class Segment:
         # One out of order would never be found: look-ups halve the index and scan on from there.
         invariant(header.base_offset >= self.next_offset, "offsets of batches ascend")
         position = self.size
+        if position == 0:
+            self._create_files()
         if self._torn:
             self._log.truncate(position)
         self._torn = True
@@ -209,6 +222,15 @@ class Segment:
             # The active segment is never compacted, so it must not stay active for longer.
             lifetime_ms = min(lifetime_ms, config.max_compaction_lag_ms)
         return lifetime_ms
+
+    @property
+    def has_files(self) -> bool:
+        """True if all files exist; one that never had a batch may lack them."""
+        return all(one.exists for one in self._files_held)
+
+    def _create_files(self) -> None:
+        for one in self._files_held:
+            one.create()
 
     def seal(self) -> None:
         """Add the last entry of the time index, when the segment is rolled or the log closed."""
@@ -276,20 +298,22 @@ class Segment:
         self._tell_paths()
 
     def _tell_paths(self) -> None:
-        _, offsets, times, *_ = self.paths()
-        self._offsets.moved(offsets)
-        self._times.moved(times)
+        for suffix, file in zip(FILES, self._files_held, strict=True):
+            file.moved(self._path(suffix))
         self.aborted.moved(self._aborted_path)
 
     def paths(self) -> list[str]:
-        """Return the paths of its files."""
-        start = self._directory, self.base_offset
-        paths = [segment_path(*start, suffix) + self._ending for suffix in FILES]
+        """Return the paths of the files that exist, that of the batches first."""
+        held = zip(FILES, self._files_held, strict=True)
+        paths = [self._path(suffix) for suffix, file in held if file.exists]
         return [*paths, self._aborted_path] if self.aborted.exists else paths
+
+    def _path(self, suffix: str) -> str:
+        return segment_path(self._directory, self.base_offset, suffix) + self._ending
 
     @property
     def _aborted_path(self) -> str:
-        return segment_path(self._directory, self.base_offset, aborted_index.SUFFIX) + self._ending
+        return self._path(aborted_index.SUFFIX)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -460,7 +484,7 @@ class Segment:
 
     def index_problem(self) -> str | None:
         """Return the fault of an index; None if both can be trusted."""
-        if self._missing:
+        if self.size and not self.has_files:
             return "an index is missing"
         if self._offsets.last is not None and self._offsets.last.position >= self.size:
             return "the offset index points past the end"
@@ -512,6 +536,8 @@ class Segment:
         self._reindex(self.batches(), strict=True)
 
     def _reindex(self, batches: Iterator[BatchAt], *, strict: bool) -> int:
+        if self.size:
+            self._create_files()
         self._offsets.clear()
         self._times.clear()
         self._forget_marks()

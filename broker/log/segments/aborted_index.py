@@ -37,11 +37,13 @@ class AbortedTransaction(NamedTuple):
 class AbortedIndex:
     """The aborted transactions of one segment. Creating its file blocks, as does `sync`."""
 
-    def __init__(self, files: FileSystem, path: str, base_offset: int) -> None:
-        """`base_offset` is the segment's."""
+    def __init__(
+        self, files: FileSystem, path: str, base_offset: int, *, exists: bool = True
+    ) -> None:
+        """`base_offset` is the segment's, `exists` says whether there is a file."""
         self._files = files
         self._path = path
-        self._file: File | None = files.open(path) if files.exists(path) else None
+        self._file: File | None = files.open(path) if exists else None
         self._entries = bytearray()
         self._is_durable = False
         self.is_damaged = False

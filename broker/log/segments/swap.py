@@ -47,19 +47,23 @@ def perform(replaced: Sequence[Segment], new: Segment) -> list[str]:
     return retired
 
 
-def finish(files: FileSystem, directory: str) -> None:
-    """Complete or undo the swaps that a crash interrupted; blocks."""
-    names = files.names(directory)
+def finish(files: FileSystem, directory: str, names: Sequence[str]) -> bool:
+    """Complete or undo the swaps that a crash interrupted; blocks.
+
+    `names` are those in the directory; returns whether there are others now.
+    """
     litter = [name for name in names if name.endswith(CLEANED)]
     decided = [name for name in names if name.endswith(f".log{SWAP}")]
     for name in decided:
         _complete(files, directory, int(name.partition(".")[0]))
     # Index files of a swap that was not decided, or that has got its batches' file already.
-    litter += [name for name in files.names(directory) if name.endswith(SWAP)]
+    left = files.names(directory) if decided else names
+    litter += [name for name in left if name.endswith(SWAP)]
     for name in litter:
         files.remove(f"{directory}/{name}")
     if litter or decided:
         files.sync_directory(directory)
+    return bool(litter or decided)
 
 
 def _complete(files: FileSystem, directory: str, base_offset: int) -> None:

@@ -94,6 +94,7 @@ class FakeFiles(FakeDisk):
         return super().space(directory)
 
     def make_directories(self, path: str) -> None:
+        self.check(path)
         _check_name(path)
         super().make_directories(path)
 

@@ -89,6 +89,8 @@ async def test_a_new_log_goes_where_the_fewest_are_and_has_kafkas_files() -> Non
     await settle()
     assert files.names("/d1") == [fsync_marker.NAME, "a-0", "b.c-d-10"]
     assert files.names("/d2") == [fsync_marker.NAME, "a-1"]
+    assert files.names("/d1/a-0") == ["partition.metadata"]
+    append(manager, A, 1)
     assert files.names("/d1/a-0") == [
         "00000000000000000000.index",
         "00000000000000000000.log",
