@@ -8,7 +8,9 @@ SCENARIO ?= tests.simulation.cluster_chaos:chaos
 
 .PHONY: setup demo fmt check test test-unit test-peers sim docs clean
 
+# An installed package has its bytecode. So has this one then, also where Python is told to write none.
 setup: .venv/.dev
+	@$(BIN)/python -m compileall -q raftctl broker jepsen
 
 .venv/.run: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12")'
