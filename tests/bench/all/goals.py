@@ -151,9 +151,9 @@ def _groups() -> Iterator[Goal]:
         for protocol, bound in (("classic", 0.7), ("consumer", 0.5)):
             label = f"rebalance of {members} members, protocol {protocol}"
             yield _ratio(label, f"{prefix}rebalance_{protocol}", bound, Better.LOWER, part)
-    yield _ratio("loading 1,000,000 offsets", "load", 0.6, Better.LOWER, "groups")
+    yield _ratio("loading 1,000,000 offsets", "load", 0.6, Better.LOWER, "loading")
     label = "longest wait of others while offsets are loaded"
-    yield Goal(label, "load_longest_wait_raftctl", "ms", 50, Better.LOWER, "groups")
+    yield Goal(label, "load_longest_wait_raftctl", "ms", 50, Better.LOWER, "loading")
 
 
 def _alone() -> Iterator[Goal]:

@@ -44,13 +44,13 @@ SMALL_GROUPS = f"--peer none --turns 1 --seconds 0.2 --warmup-seconds 0.1 --outs
 PARTS: dict[str, Part] = {
     "start": Part(
         "start of 3+3 nodes to the first acknowledged record",
-        3 * MINUTE_S,
+        210,
         "tests.bench kafka --only startup --turns 5",
         "--peer none --turns 1",
     ),
     "idle": Part(
         "idle 3+3 nodes: processor time, wakes, memory",
-        2 * MINUTE_S,
+        90,
         "tests.bench idle --turns 5",
         "--turns 1",
     ),
@@ -62,23 +62,24 @@ PARTS: dict[str, Part] = {
     ),
     "brokers": Part(
         "produce, consume, a steady pace, 10,000 connections, beside Apache Kafka",
-        24 * MINUTE_S,
+        26 * MINUTE_S,
         "tests.bench kafka --only record_sizes consume_cached consume_cached_4 consume_cold"
-        f" consume_cold_4 paced connections --turns 5 --megabytes 32 --paced-seconds 5 {WARM}",
-        f"{SMALL} --only consume_cached paced --megabytes 1 --cold-megabytes 1 --rates 100"
+        f" consume_cold_4 paced connections --turns 5 --megabytes 64 --cached-megabytes 256"
+        f" --paced-seconds 4 {WARM}",
+        f"{SMALL} --only consume_cached paced --megabytes 1 --cached-megabytes 1 --rates 100"
         " --paced-seconds 1",
     ),
     "groups": Part(
         "groups and transactions beside Apache Kafka",
-        15 * MINUTE_S,
+        14 * MINUTE_S,
         f"tests.bench groups --turns 5 --seconds 4 --warmup-seconds 10 {WARM}"
         " --only rebalance_classic rebalance_consumer commits commits_all transactions_1"
-        " transactions_8 loading",
+        " transactions_8",
         f"{SMALL_GROUPS} --only commits",
     ),
     "partitions": Part(
         "10,000 partitions on each broker, and how figures grow up to there",
-        4 * MINUTE_S,
+        3 * MINUTE_S,
         "tests.bench kafka --peer none --only partitions_1 partitions_100 partitions_1000"
         " partitions_10000 --partitions-max 10000 --growth-turns 1",
         "--only partitions_1 --warmup-megabytes 1",
@@ -91,9 +92,16 @@ PARTS: dict[str, Part] = {
     ),
     "checker": Part(
         "a million operations judged, beside Porcupine",
-        3 * MINUTE_S,
+        2 * MINUTE_S,
         "tests.bench.checking --only many_keys_valid",
         "--keys 2",
+    ),
+    "loading": Part(
+        "a coordinator takes up 1,000,000 offsets, beside Apache Kafka",
+        15 * MINUTE_S,
+        f"tests.bench groups --turns 5 --warmup-seconds 10 {WARM} --only loading",
+        f"{SMALL_GROUPS} --offsets 1000",
+        within_hour=False,
     ),
     "members": Part(
         "rebalances of 200 members beside Apache Kafka",

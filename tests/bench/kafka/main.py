@@ -65,6 +65,7 @@ def main(words: Sequence[str]) -> None:
         warmth=Warmth(arguments.warm_megabytes, arguments.warm_seconds),
         rates=arguments.rates,
         paced_seconds=arguments.paced_seconds,
+        cached_megabytes=arguments.cached_megabytes,
         connections=arguments.connections,
     )
     names = arguments.only or [STARTUP, *PARTS, *_growth(arguments.partitions_max)]
@@ -110,6 +111,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rates", type=int, nargs="+", default=RATES, help="of `paced`")
     parser.add_argument("--paced-seconds", type=float, default=6, help="of one turn of `paced`")
     parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
+    parser.add_argument("--cached-megabytes", type=int, default=0, help="read from the page cache")
     parser.add_argument("--cold-megabytes", type=int, default=256, help="read from the disk")
     parser.add_argument("--growth-turns", type=int, default=1, help="for numbers of partitions")
     parser.add_argument("--partitions-max", type=int, default=1000, help="per broker")

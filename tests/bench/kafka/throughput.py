@@ -110,7 +110,8 @@ def _consume(
     clusters: Sequence[Cluster], options: Options, what: str, consumers: int, *, cold: bool
 ) -> dict[str, Any]:
     name = what if consumers == 1 else f"{what}_{consumers}"
-    megabytes = options.cold_megabytes if cold else options.megabytes
+    cached = options.cached_megabytes or options.megabytes
+    megabytes = options.cold_megabytes if cold else cached
     topics: dict[str, str] = {}
     counts: dict[str, int] = {}
 

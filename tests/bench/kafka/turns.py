@@ -54,6 +54,8 @@ class Options:
     """Records a second of `paced`."""
     paced_seconds: float = 6.0
     """Of one turn of it."""
+    cached_megabytes: int = 0
+    """Of the log that is read from the page cache; 0: as of one turn of produce."""
     connections: Sequence[int] = ()
     """Of one broker, in `connections`; of all but the last number one turn is measured."""
 
