@@ -14,7 +14,7 @@ Levels are made when first needed: eight hold every timeout of 31 bits at size 2
 
 The wheel is pure: `advance` gets the time. The event loop has one timer for each purgatory, never
 later than the next time at which the wheel has work. It is not moved when an operation is answered,
-as nearly all are before their deadline: it fires in vain once, and is set anew.
+as nearly all are before their deadline: it fires in vain once, and is set again.
 
 Source: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987), scheme 7; Apache Kafka's
 purgatory, which adds the queue of buckets.
