@@ -32,26 +32,30 @@ import math
 import types
 import typing
 from collections import deque
+from collections.abc import Sequence
 from itertools import chain, groupby, product, repeat
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
 from uuid import UUID
 
 import msgpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Convert = Callable[[Any], Any]
 
 __all__ = [
     "Codec",
     "CodecError",
+    "Columns",
     "NotKnownError",
     "Row",
     "by_type_id",
+    "columns_of",
     "maker",
     "pack_rows",
+    "types_of",
 ]
 
 Row = tuple[Any, ...]
@@ -117,6 +121,58 @@ def maker(cls: type[T]) -> Callable[[Sequence[Sequence[Any]]], list[T]]:
         return made
 
     return make
+
+
+@functools.cache
+def _maker_of(cls: type[Any]) -> Callable[[Sequence[Sequence[Any]]], list[Any]]:
+    return maker(cls)
+
+
+class Columns(Sequence[T]):
+    """Objects of one dataclass, held field by field.
+
+    Requests that come in hundreds are handed on so from the wire to the log and back: an object
+    for each would cost more than what is done with it. An object is made when it is looked at.
+    """
+
+    __slots__ = ("cls", "fields")
+
+    def __init__(self, cls: type[T], fields: Sequence[Sequence[Any]]) -> None:
+        """`fields` has a column for each field of the class, all of one length."""
+        self.cls = cls
+        self.fields = fields
+
+    def __len__(self) -> int:
+        return len(self.fields[0])
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(_maker_of(cast("Any", self.cls))(self.fields))
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Columns[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | Columns[T]:
+        some = [column[index] for column in self.fields]
+        return Columns(self.cls, some) if isinstance(index, slice) else self.cls(*some)
+
+    def __repr__(self) -> str:
+        return f"Columns({self.cls.__name__}, {len(self)})"
+
+
+def columns_of(cls: type[T], objects: Sequence[T]) -> Sequence[Sequence[Any]]:
+    """Return the values of each field of objects that are all of one dataclass."""
+    if isinstance(objects, Columns):
+        return cast("Columns[T]", objects).fields
+    names = [field.name for field in dataclasses.fields(cast("Any", cls))]
+    return [[*map(attrgetter(name), objects)] for name in names]
+
+
+def types_of(objects: Sequence[object]) -> set[type]:
+    """Return the classes of the objects."""
+    return {objects.cls} if isinstance(objects, Columns) else set(map(type, objects))
 
 
 # --- plans ----------------------------------------------------------------------------------------
@@ -433,8 +489,9 @@ class Codec(Generic[T]):
         self._to_fields: dict[type, tuple[tuple[int], Convert | None]] = {}
         self._from_fields: dict[int, Convert] = {}
         self._columns: dict[int, Callable[[Sequence[Row]], list[Sequence[Any]]]] = {}
-        self._from_columns: dict[int, Callable[[Sequence[Sequence[Any]]], list[Any]]] = {}
+        self._classes = classes
         self._type_ids: dict[type, int] = {}
+        self._packs: dict[type, list[Convert | None]] = {}
         self._to_rows: dict[type, Callable[[Sequence[Any]], list[Row]]] = {}
         for type_id, cls in classes.items():
             if cls in self._to_fields:
@@ -442,10 +499,10 @@ class Codec(Generic[T]):
             plan = plan_of_hint(cls, plans)
             self._to_fields[cls] = ((type_id,), plan.pack)
             self._type_ids[cls] = type_id
+            self._packs[cls] = [item.pack for item in _field_plans(cls, plans).values()]
             self._from_fields[type_id] = plan.unpack
             if plan.pack is not None:  # it has fields
                 self._columns[type_id] = unpack_columns(cls, plans)
-                self._from_columns[type_id] = maker(cls)
                 self._to_rows[cls] = pack_columns(type_id, cls, plans)
         self._packer = msgpack.Packer()
 
@@ -468,6 +525,8 @@ class Codec(Generic[T]):
 
         Many of one class, one after the other, are taken field by field, in half the time.
         """
+        if isinstance(values, Columns):
+            return self._rows_of(values)
         rows: list[Row] = []
         for cls, run in groupby(values, type):
             some, to_rows = [*run], self._to_rows.get(cls)
@@ -476,6 +535,22 @@ class Codec(Generic[T]):
             else:
                 rows += to_rows(some)
         return rows
+
+    def _rows_of(self, values: Columns[Any], *heads: Sequence[Any]) -> list[Row]:
+        """Return the rows of objects, each with what the heads have for it in front."""
+        tag, packs = self._type_ids[values.cls], self._packs[values.cls]
+        columns = [
+            column if pack is None else [*map(pack, column)]
+            for pack, column in zip(packs, values.fields, strict=True)
+        ]
+        return [*zip(*heads, repeat(tag, len(values)), *columns, strict=True)]
+
+    def headed_rows(self, heads: Sequence[Any], values: Sequence[T]) -> list[Row]:
+        """Return `(head, type id, field, ...)` of each value. CodecError for an unknown class."""
+        if isinstance(values, Columns):
+            return self._rows_of(values, heads)
+        pairs = zip(heads, values, strict=True)
+        return [(head, *self.to_row(value)) for head, value in pairs]
 
     def from_row(self, row: object) -> T:
         """Return the object of an unpacked `(type id, field, ...)`. Raises CodecError."""
@@ -500,12 +575,15 @@ class Codec(Generic[T]):
             made += self.from_run([*run], begin)
         return made
 
-    def from_run(self, rows: Sequence[Row], begin: int = 0) -> list[T]:
-        """Do what `from_rows` does for rows that all begin with the same type id."""
+    def from_run(self, rows: Sequence[Row], begin: int = 0) -> Sequence[T]:
+        """Do what `from_rows` does for rows that all begin with the same type id.
+
+        Many are `Columns`.
+        """
         type_id = rows[0][begin]
         columns = self._columns_of(type_id, rows, begin)
         if columns is not None:
-            return self._from_columns[type_id](columns)
+            return Columns(self._classes[type_id], columns)
         return [self.from_row(row[begin:]) for row in rows]
 
     def columns_of(self, cls: type[T], rows: Sequence[Row]) -> list[Sequence[Any]] | None:

@@ -192,7 +192,7 @@ class QuorumController:
             return decide(self.image, request, now_ms)
         return self._decisions[type(request)](self.image, request)
 
-    def handle_puts(self, requests: Sequence[KvPutRequest]) -> list[KvRecord | KafkaError]:
+    def handle_puts(self, requests: Sequence[KvPutRequest]) -> Sequence[KvRecord | KafkaError]:
         """Decide many puts; return the record or the error of each, in order.
 
         The records must be appended before the next call.

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from raftctl.codec import Codec
+from raftctl.codec import Codec, types_of
 from raftctl.metadata.features import METADATA_VERSION_FEATURE, TRANSACTIONS_LEVEL, level_of
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.image.types import shared
@@ -102,7 +102,7 @@ class Piece(NamedTuple):
 def may_be_transaction(image: MetadataImage, records: Sequence[Record]) -> bool:
     """Return whether the level in force knows transactions, and these records may stand in one."""
     known = level_of(image, METADATA_VERSION_FEATURE) >= TRANSACTIONS_LEVEL
-    return known and _OUTSIDE.isdisjoint(map(type, records))
+    return known and _OUTSIDE.isdisjoint(types_of(records))
 
 
 def as_transaction(records: Sequence[Record]) -> list[Record]:
@@ -173,6 +173,9 @@ def replay_payload(delta: MetadataDelta, payload: bytes, count: int, base_offset
             _create(delta, *created)
         elif (changed := RECORD_CODEC.columns_of(PartitionChangeRecord, rows)) is not None:
             delta.change_partitions(zip(*changed, strict=True))
+        elif (written := RECORD_CODEC.columns_of(KvRecord, rows)) is not None:
+            keys, values, versions = written
+            delta.set_keys(keys, values, versions, offset)
         else:
             delta.replay_all(RECORD_CODEC.from_run(rows), offset)
         offset += len(rows)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raftctl.admin import EventTimes
-from raftctl.codec import maker
+from raftctl.codec import Columns, columns_of, types_of
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
 from raftctl.failures import HandingTo, resolve
 from raftctl.metadata.codec import as_transaction, in_pieces, may_be_transaction, pack_payload
@@ -67,9 +68,6 @@ TRANSACTION_BYTES_MIN = 1024 * 1024
 """The size in bytes above which a write becomes a transaction, in batches of at most this size."""
 _US = 1_000_000
 LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
-
-
-_make_responses = maker(KvWriteResponse)
 
 
 class _Deferred(NamedTuple):
@@ -248,7 +246,9 @@ class ControllerService:
         self.times.queue.add(int((began_s - self._puts_wait_since) * _US))
         decided = self._controller.handle_puts(requests)
         self.times.processing.add(int((self._loop.time() - began_s) * _US))
-        records = [outcome for outcome in decided if not isinstance(outcome, KafkaError)]
+        records: Sequence[Any] = decided
+        if not isinstance(decided, Columns):
+            records = [outcome for outcome in decided if not isinstance(outcome, KafkaError)]
         if not records:
             reply([outcome for outcome in decided if isinstance(outcome, KafkaError)])
             return
@@ -403,7 +403,7 @@ class ControllerService:
         self._watch_turn()
         self._unproposed = True
         # Replicas end an image where the batch of a mark ends: it is shared with nothing.
-        marked = any(isinstance(record, SnapshotMarkRecord) for record in records)
+        marked = SnapshotMarkRecord in types_of(records)
         large = len(payload) > TRANSACTION_BYTES_MIN
         begins = 0
         if large and may_be_transaction(self._controller.image, records):
@@ -506,11 +506,12 @@ def _answer_puts(
     first: ControllerResponse | KafkaError,
 ) -> None:
     """Answer each put, given the answer to the first that was written."""
-    answers: list[ControllerResponse | KafkaError] = [first] * len(decided)
+    count = len(decided)
+    answers: Answers = [first] * count
     if isinstance(first, KvWriteResponse):
-        versions = range(first.version, first.version + len(decided))
-        answers = [*_make_responses(([ErrorCode.NONE] * len(decided), versions))]
-    if KafkaError in set(map(type, decided)):
+        versions = range(first.version, first.version + count)
+        answers = Columns(KvWriteResponse, ([ErrorCode.NONE] * count, versions))
+    if not isinstance(decided, Columns):
         written = iter(answers)
         answers = [one if isinstance(one, KafkaError) else next(written) for one in decided]
     reply(answers)
@@ -601,7 +602,7 @@ class PutBatcher:
                 count += 1
             groups = self._groups[:count]
             del self._groups[:count]
-            requests = [request for group in groups for request in group.requests]
+            requests = _joined(groups)
             self.undecided -= len(requests)
             self.undecided_bytes -= size
             try:
@@ -626,5 +627,15 @@ def _divide(groups: Sequence[_Group], answers: Answers) -> None:
         group.reply(answers[begin:end])
 
 
+def _joined(groups: Sequence[_Group]) -> Sequence[KvPutRequest]:
+    if len(groups) == 1:
+        return groups[0].requests
+    parts = [columns_of(KvPutRequest, group.requests) for group in groups]
+    return Columns(
+        KvPutRequest, [[*chain.from_iterable(column)] for column in zip(*parts, strict=True)]
+    )
+
+
 def _size(puts: Sequence[KvPutRequest]) -> int:
-    return sum([len(put.value) for put in puts])
+    _, values = columns_of(KvPutRequest, puts)
+    return sum(map(len, values))

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse
     from aiohttp.web import WebSocketResponse
 
-    Take = Callable[[list[tuple[int, Any]]], None]
+    from raftctl.rpc.codec import Run
 
-    """Takes (correlation id, object) of each frame of a message."""
+    Take = Callable[[list[Run]], None]
+    """Takes the frames of a message."""
 
 OUTGOING_BYTES_MAX = 64 * 1024 * 1024
 """The bytes that may wait for a slow reader before its own frames are left unread."""
@@ -349,9 +350,9 @@ class Channel:
         beat = None if heartbeat_s is None else self._loop.create_task(self._beat(heartbeat_s))
         self._stream.resume_reading()
         try:
-            while (frames := self._frames_of(await self._socket.receive())) is not None:
+            while (runs := self._runs_of(await self._socket.receive())) is not None:
                 if self._take is not None:
-                    take(frames)
+                    take(runs)
         except asyncio.CancelledError:
             if self._error is None or (self._runner is not None and self._runner.uncancel()):
                 raise
@@ -367,7 +368,7 @@ class Channel:
             return
         self._counts.incoming.count += len(message)
         with HandingTo(self._stop_running, OF_PROGRAMS):
-            self._take(self._unpacker.unpack(message))
+            self._take(self._unpacker.unpack_runs(message))
         if self.congested and not self._closed:
             self._congested = True
             self._stream.pause_reading()
@@ -378,10 +379,10 @@ class Channel:
         if self._runner is not None:
             self._runner.cancel()
 
-    def _frames_of(self, message: aiohttp.WSMessage) -> list[tuple[int, Any]] | None:
+    def _runs_of(self, message: aiohttp.WSMessage) -> list[Run] | None:
         """What came another way than usual: in pieces, as text, or the end, which is None."""
         if message.type is WSMsgType.BINARY:
-            return self._unpacker.unpack(message.data)
+            return self._unpacker.unpack_runs(message.data)
         if message.type is WSMsgType.TEXT:
             raise FrameError("a text message")
         if message.type is WSMsgType.ERROR and isinstance(message.data, aiohttp.WebSocketError):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from raftctl.errors import ErrorCode
+    from raftctl.rpc.codec import Run
     from raftctl.runtime.api import Runtime
     from raftctl.security.tls import TlsClient
 
@@ -331,17 +332,18 @@ class _Link:
             self._fail_calls(why)
             await self._channel.close()
 
-    def _take(self, frames: list[tuple[int, Any]]) -> None:
+    def _take(self, runs: list[Run]) -> None:
         self._received_at = self._loop.time()
-        self._client.counts.responses.count += len(frames)
-        for correlation_id, response in frames:
-            call = self._pending.pop(correlation_id, None)
-            if call is None:
-                continue  # it has timed out or was cancelled
-            if isinstance(response, Failure):
-                call.done(RpcRefused(response.error, response.message))
-            else:
-                call.done(response)
+        for run in runs:
+            self._client.counts.responses.count += len(run.correlation_ids)
+            for correlation_id, response in run.frames():
+                call = self._pending.pop(correlation_id, None)
+                if call is None:
+                    continue  # it has timed out or was cancelled
+                if isinstance(response, Failure):
+                    call.done(RpcRefused(response.error, response.message))
+                else:
+                    call.done(response)
         self._client.answered()
 
     def end(self, why: str) -> None:

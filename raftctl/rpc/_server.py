@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from raftctl.codec import Columns
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, invariant
 from raftctl.failures import OF_PROGRAMS, HandingTo
 from raftctl.rpc._channel import CLOSE_TIMEOUT_S, Channel
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from raftctl.rpc.codec import Run
     from raftctl.runtime.api import Runtime
 
     Handler = Callable[[Any, Callable[[Any], None], int], None]
@@ -318,23 +319,24 @@ class _Connection:
             return Failure(ErrorCode.INVALID_REQUEST, f"{hello.node_id} is no node id")
         return None
 
-    def _take(self, frames: list[tuple[int, Any]]) -> None:
+    def _take(self, runs: list[Run]) -> None:
         """Hand the requests of a message to their handlers; the first frame of all is a hello."""
         if self._peer_id < 0:
             self._patience.reschedule(None)
-            self._greet(frames[0][1])
-            frames = frames[1:]
-        for request_class, run in groupby(frames, _class_of_request):
+            self._greet(runs[0].messages[0])
+            runs = [rest for rest in (runs[0].part(1), *runs[1:]) if rest.correlation_ids]
+        for run in runs:
+            request_class = run.message_class
             refusal = self._refusal_of_requests(request_class)
             if refusal is not None:
-                for correlation_id, _ in run:
+                for correlation_id in run.correlation_ids:
                     self.channel.send(correlation_id, refusal)
             elif request_class in self._batch_handlers:
                 handler = self._batch_handlers[request_class]
-                while some := list(islice(run, BATCH_MAX)):
-                    self._dispatch_batch(handler, *zip(*some, strict=True))
+                for begin in range(0, len(run.correlation_ids), BATCH_MAX):
+                    self._dispatch_batch(handler, *run.part(begin, begin + BATCH_MAX))
             else:
-                for correlation_id, request in run:
+                for correlation_id, request in run.frames():
                     self._expect(1)
                     reply = partial(self._reply, correlation_id)
                     with HandingTo(reply, OF_PROGRAMS):
@@ -358,11 +360,12 @@ class _Connection:
 
     def _reply_batch(self, correlation_ids: Sequence[int], answers: Sequence[object]) -> None:
         self._waiting -= len(correlation_ids)
-        messages = [
-            self._failure(answer) if isinstance(answer, BaseException) else answer
-            for answer in answers
-        ]
-        self.channel.send_all(correlation_ids, messages)
+        if not isinstance(answers, Columns):
+            answers = [
+                self._failure(answer) if isinstance(answer, BaseException) else answer
+                for answer in answers
+            ]
+        self.channel.send_all(correlation_ids, answers)
 
     def _expect(self, count: int) -> None:
         if self._waiting + count > REQUESTS_MAX:
@@ -382,10 +385,6 @@ class _Connection:
             self._fail(error)
         self._log.error("rpc_handler_failed", peer_id=self._peer_id, exc_info=error)
         return Failure(ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)
-
-
-def _class_of_request(frame: tuple[int, object]) -> type:
-    return type(frame[1])
 
 
 class _Site(web.BaseSite):

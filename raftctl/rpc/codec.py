@@ -9,17 +9,19 @@ messages of that come before it, each a `LoginToken`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_args
 
 import msgpack
 
-from raftctl.codec import Codec, CodecError, by_type_id, pack_rows
+from raftctl.codec import Codec, CodecError, by_type_id, pack_rows, types_of
 from raftctl.errors import ErrorCode
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 from raftctl.raft import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 PATH = "/rpc"
 PROTOCOL_VERSION = 1
@@ -111,9 +113,8 @@ class FramePacker:
 
     def pack_all(self, correlation_ids: Sequence[int], messages: Sequence[object]) -> bytes:
         """Return the bytes of several frames, one after the other."""
-        to_row = RPC_CODEC.to_row
-        pairs = zip(correlation_ids, messages, strict=True)
-        frames = pack_rows(self._packer, [(number, *to_row(message)) for number, message in pairs])
+        rows = RPC_CODEC.headed_rows(correlation_ids, messages)
+        frames = pack_rows(self._packer, rows)
         self._bound_scratch(frames)
         return frames
 
@@ -137,6 +138,10 @@ class FrameUnpacker:
 
     def unpack(self, data: bytes | memoryview) -> list[tuple[int, Any]]:
         """(correlation id, object) of each frame. Raises FrameError, after which it is useless."""
+        return [pair for run in self.unpack_runs(data) for pair in run.frames()]
+
+    def unpack_runs(self, data: bytes | memoryview) -> list[Run]:
+        """Return the frames, those of one class in a run; see `unpack`."""
         self._fed_bytes += len(data)
         rows: list[tuple[Any, ...]] = []
         unpacker = self._unpacker
@@ -149,12 +154,44 @@ class FrameUnpacker:
                 end = unpacker.tell()
             if not {tuple}.issuperset(map(type, rows)) or not all(rows):
                 raise FrameError("a frame is an array")
-            correlation_ids = [row[0] for row in rows]
-            if not {int}.issuperset(map(type, correlation_ids)):
-                raise FrameError("a frame begins with a correlation id")
-            objects = RPC_CODEC.from_rows(rows, 1)
+            if min(map(len, rows), default=2) < 2:
+                raise FrameError("a frame has a type id")
+            runs = [_run([*group]) for _, group in groupby(rows, _type_id)]
         except (CodecError, ValueError, TypeError, msgpack.BufferFull) as error:
             raise FrameError(str(error)) from error
         if not rows or end != self._fed_bytes:
             raise FrameError("a message holds one whole frame or several")
-        return list(zip(correlation_ids, objects, strict=True))
+        return runs
+
+
+class Run(NamedTuple):
+    """Frames of one class of messages that stand next to each other."""
+
+    correlation_ids: Sequence[int]
+    messages: Sequence[Any]
+    """As many; many of them are `raftctl.codec.Columns`."""
+
+    @property
+    def message_class(self) -> type:
+        """The class of the messages."""
+        (found,) = types_of(self.messages)
+        return found
+
+    def frames(self) -> Iterator[tuple[int, Any]]:
+        """Return (correlation id, message) of each frame."""
+        return zip(self.correlation_ids, self.messages, strict=True)
+
+    def part(self, begin: int, end: int | None = None) -> Run:
+        """Return some of the frames."""
+        return Run(self.correlation_ids[begin:end], self.messages[begin:end])
+
+
+_type_id = itemgetter(1)
+
+
+def _run(rows: Sequence[tuple[Any, ...]]) -> Run:
+    """Raises FrameError or CodecError."""
+    correlation_ids = [row[0] for row in rows]
+    if not {int}.issuperset(map(type, correlation_ids)):
+        raise FrameError("a frame begins with a correlation id")
+    return Run(correlation_ids, RPC_CODEC.from_run(rows, 1))

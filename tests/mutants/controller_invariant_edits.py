@@ -313,8 +313,8 @@ EDITS = (
     ),
     Edit(
         "deleted_key_keeps_its_owner",
-        "metadata.image._delta:MetadataDelta._set_kv",
-        "self._coordinate().disown(record.key)",
+        "metadata.image._delta:MetadataDelta.set_keys",
+        "self._coordinate().disown(key)",
         "pass",
         f"{TEST}sessions_own_keys_and_locks",
     ),
@@ -341,9 +341,9 @@ EDITS = (
     ),
     Edit(
         "bytes_of_former_values_stay",
-        "metadata.image._delta:MetadataDelta._set_kv",
-        "self._kv_value(record.key)",
-        "b''",
+        "metadata.image._delta:MetadataDelta.set_keys",
+        "grown -= kv_size(key, before[0])",
+        "pass",
         f"{TEST}sessions_own_keys_and_locks",
     ),
     Edit(
@@ -376,7 +376,7 @@ EDITS = (
     ),
     Edit(
         "version_ahead_of_the_log",
-        "metadata.image._delta:MetadataDelta._set_kv",
+        "metadata.image._delta:MetadataDelta.set_keys",
         "offset if version < 0",
         "offset + 1 if version < 0",
         f"{TEST}keys_are_counted",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raftctl.codec import maker
+from raftctl.codec import Columns, columns_of
 from raftctl.controller._config import KV_BYTES_MAX
 from raftctl.controller._result import ControllerResult
 from raftctl.errors import ErrorCode, KafkaError
@@ -43,9 +43,6 @@ KEY_LENGTH_MAX = 1024
 VALUE_BYTES_MAX = 1024 * 1024
 ENTRIES_MAX = 1_000_000
 """Number of keys; every node of the cluster keeps all of them in memory."""
-
-
-_make_records = maker(KvRecord)
 
 
 def handle_kv(
@@ -79,19 +76,20 @@ def handle_puts(
     state: MetadataImage | MetadataDelta,
     requests: Sequence[KvPutRequest],
     bytes_max: int = KV_BYTES_MAX,
-) -> list[KvRecord | KafkaError]:
+) -> Sequence[KvRecord | KafkaError]:
     """Decide many puts as `handle_kv` would; return the record or the error of each, in order.
 
-    Most writes are puts, and decided together they cost a fraction. Each counts as a new key for
-    those after it, so a few keys and bytes below the bounds may stay unused.
+    Most writes are puts, and decided together they cost a fraction: without an error the records
+    are `Columns`. Each counts as a new key for those after it, so a few keys and bytes below the
+    bounds may stay unused.
     """
     room, bytes_room = ENTRIES_MAX - state.kv_count, bytes_max - state.kv_bytes
-    keys = [request.key for request in requests]
-    values = [request.value for request in requests]
-    decided: list[KvRecord | KafkaError] = [*_make_records((keys, values, [-1] * len(requests)))]
+    keys, values = columns_of(KvPutRequest, requests)
+    records = Columns(KvRecord, (keys, values, [-1] * len(requests)))
     size = sum(map(len, keys)) + sum(map(len, values))
     if len(requests) <= room and size <= bytes_room and _are_sound(keys, values):
-        return decided
+        return records
+    decided: list[KvRecord | KafkaError] = [*records]
     for before, (key, value) in enumerate(zip(keys, values, strict=True)):
         try:
             check_key(key)

@@ -27,6 +27,7 @@ from uuid import UUID
 
 from immutables import Map
 
+from raftctl.codec import columns_of, types_of
 from raftctl.errors import InvariantViolation, invariant
 from raftctl.metadata.image._image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.image._maps import updated
@@ -206,11 +207,16 @@ class MetadataDelta:
     def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
         """Replay consecutive records of the log; the first is at `base_offset`.
 
-        Changes of partitions alone, as after a broker's failure, are replayed by rows: there are
-        thousands of them in a batch.
+        Changes of partitions alone, as after a broker's failure, are replayed by rows, and keys
+        alone by columns: there are thousands of them in a second.
         """
-        if _ONLY_CHANGES.issuperset(map(type, records)):
+        kinds = types_of(records)
+        if kinds <= _ONLY_CHANGES:
             self.change_partitions(map(_FIELDS_OF_CHANGE, records))
+            return
+        if kinds == _ONLY_KEYS:
+            keys, values, versions = columns_of(KvRecord, records)
+            self.set_keys(keys, values, versions, base_offset)
             return
         for offset, record in enumerate(records, base_offset):
             _REPLAY[type(record)](self, record, offset)
@@ -472,20 +478,33 @@ class MetadataDelta:
         return len(self.image.kv) + len(self.changed_kv)
 
     def _set_kv(self, record: KvRecord, offset: int) -> None:
-        """Set or remove a key; without a version in the record, its offset is the version."""
-        value, version = record.value, record.version
-        if value is None and (self.coordination or self.image.coordination.owners):
-            self._coordinate().disown(record.key)
-        self.kv_bytes += kv_size(record.key, value) - kv_size(
-            record.key, self._kv_value(record.key)
-        )
-        self.changed_kv[record.key] = (
-            None if value is None else KvEntry(value, offset if version < 0 else version)
-        )
+        self.set_keys((record.key,), (record.value,), (record.version,), offset)
 
-    def _kv_value(self, key: str) -> bytes | None:
-        entry = self.kv_entry(key)
-        return None if entry is None else entry.value
+    def set_keys(
+        self,
+        keys: Sequence[str],
+        values: Sequence[bytes | None],
+        versions: Sequence[int],
+        base_offset: int,
+    ) -> None:
+        """Set or remove keys as consecutive KvRecords do, given field by field.
+
+        The first is at `base_offset`. Without a version in the record, its offset is the version.
+        """
+        changed, unchanged, grown = self.changed_kv, self.image.kv, 0
+        rows = zip(keys, values, versions, strict=True)
+        for offset, (key, value, version) in enumerate(rows, base_offset):
+            before = changed[key] if key in changed else unchanged.get(key)
+            if before is not None:
+                grown -= kv_size(key, before[0])
+            if value is None:
+                if self.coordination or self.image.coordination.owners:
+                    self._coordinate().disown(key)
+                changed[key] = None
+            else:
+                grown += kv_size(key, value)
+                changed[key] = KvEntry(value, offset if version < 0 else version)
+        self.kv_bytes += grown
 
     def _coordinate(self) -> CoordinationDelta:
         """Return the delta of sessions and locks, begun at their first change."""
@@ -599,6 +618,7 @@ def _check_incarnation(before: BrokerImage | None, after: BrokerImage) -> None:
 _NO_QUOTAS: Map[str, float] = Map()
 _NO_PARTITIONS: Map[int, PartitionImage] = Map()
 _ONLY_CHANGES = frozenset((PartitionChangeRecord,))
+_ONLY_KEYS = frozenset((KvRecord,))
 _FIELDS_OF_CHANGE: Callable[[Any], tuple[Any, ...]] = attrgetter(
     *[each.name for each in fields(PartitionChangeRecord)]
 )

@@ -12,10 +12,11 @@ import asyncio
 import json
 import sys
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 
+from raftctl.codec import Columns, columns_of
 from raftctl.controller_channel import CLIENT_ID
 from raftctl.errors import ErrorCode
 from raftctl.metadata.requests.kv import KvPutRequest, KvWriteResponse
@@ -25,6 +26,7 @@ from raftctl.runtime.connector import LoopConnector
 
 if TYPE_CHECKING:
     from raftctl.rpc import Channel
+    from raftctl.rpc.codec import Run
 
 KEY_COUNT = 1000
 REPLY_TIMEOUT_S = 30.0
@@ -37,7 +39,8 @@ class Load:
         self._channel = channel
         self._outstanding: int = arguments.outstanding
         value = b"v" * arguments.value_bytes
-        self._requests = [KvPutRequest(f"key-{number:03d}", value) for number in range(KEY_COUNT)]
+        self._keys = [f"key-{number:03d}" for number in range(KEY_COUNT)] * 2
+        self._values = [value] * KEY_COUNT
         self._from = perf_counter() + arguments.warmup
         self._until = self._from + arguments.seconds
         self._began: dict[int, float] = {}
@@ -62,21 +65,27 @@ class Load:
         first, now = self.sent + 1, perf_counter()
         numbers = range(first, first + count)
         self._began.update(dict.fromkeys(numbers, now))
-        requests = [self._requests[number % KEY_COUNT] for number in numbers]
-        self._channel.send_all(numbers, requests)
+        for part in (numbers[at : at + KEY_COUNT] for at in range(0, count, KEY_COUNT)):
+            key, size = part[0] % KEY_COUNT, len(part)
+            columns = (self._keys[key : key + size], self._values[:size])
+            self._channel.send_all(part, Columns(KvPutRequest, columns))
         self.sent += count
 
-    def _take(self, frames: list[tuple[int, Any]]) -> None:
+    def _take(self, runs: list[Run]) -> None:
         now = perf_counter()
         measured = self._from < now < self._until
-        for _, response in frames:
-            if type(response) is not KvWriteResponse or response.error is not ErrorCode.NONE:
-                raise RuntimeError(f"a put came to {response}")
-        taken = [now - self._began.pop(correlation_id) for correlation_id, _ in frames]
+        for run in runs:
+            if run.message_class is not KvWriteResponse:
+                raise RuntimeError(f"a put came to {run.messages[0]}")
+            errors, _ = columns_of(KvWriteResponse, run.messages)
+            if set(errors) != {ErrorCode.NONE}:
+                raise RuntimeError(f"puts came to {set(errors)}")
+        answered = [number for run in runs for number in run.correlation_ids]
+        taken = [now - began for began in map(self._began.pop, answered)]
         if measured:
             self.taken += taken
         if now < self._until:
-            self._send(len(frames))
+            self._send(len(answered))
         elif not self._began:
             self._done.set_result(None)
 

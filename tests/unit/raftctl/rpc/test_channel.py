@@ -16,7 +16,7 @@ from raftctl.raft.messages import (
 )
 from raftctl.rpc import Channel
 from raftctl.rpc import _channel as channel_module
-from raftctl.rpc.codec import FrameError, FramePacker, FrameUnpacker
+from raftctl.rpc.codec import FrameError, FramePacker, FrameUnpacker, Run
 from tests.unit.raftctl.rpc.transport import Transport
 
 
@@ -120,8 +120,8 @@ async def test_nothing_is_received_from_a_peer_that_does_not_read(
     monkeypatch.setattr(channel_module, "OUTGOING_BYTES_MAX", 10)
     taken: list[int] = []
 
-    def echo(frames: list[tuple[int, Any]]) -> None:
-        for number, message in frames:
+    def echo(runs: list[Run]) -> None:
+        for number, message in (frame for run in runs for frame in run.frames()):
             taken.append(number)
             peer.channel.send(number, message)
 
@@ -170,8 +170,8 @@ async def test_closing_sends_what_waits_for_a_slow_peer(peer: Peer) -> None:
 async def test_frames_are_taken_in_the_turn_in_which_they_arrive(peer: Peer) -> None:
     taken: list[int] = []
 
-    def take(frames: list[tuple[int, Any]]) -> None:
-        taken.extend(number for number, _ in frames)
+    def take(runs: list[Run]) -> None:
+        taken.extend(number for run in runs for number in run.correlation_ids)
 
     running = asyncio.create_task(peer.channel.run(take))
     await turns()
@@ -196,8 +196,8 @@ async def test_what_is_no_frame_ends_the_run(peer: Peer) -> None:
 
 
 async def test_what_the_taker_raises_ends_the_run(peer: Peer) -> None:
-    def take(frames: list[tuple[int, Any]]) -> None:
-        raise KeyError(frames[0][0])
+    def take(runs: list[Run]) -> None:
+        raise KeyError(runs[0].correlation_ids[0])
 
     running = asyncio.create_task(peer.channel.run(take))
     await turns()
