@@ -67,7 +67,8 @@ def encode_batch(batch: Batch) -> bytes:
         MAGIC, batch.control, batch.base_offset, batch.epoch, batch.count, batch.timestamp_ms
     )
     crc = crc32c(batch.payload, crc32c(body))
-    return _PREFIX.pack(len(body) + len(batch.payload), crc) + body + batch.payload
+    prefix = _PREFIX.pack(len(body) + len(batch.payload), crc)
+    return b"".join((prefix, body, batch.payload))  # one copy of what may have megabytes
 
 
 def encoded_bytes(prefix: bytes) -> int:

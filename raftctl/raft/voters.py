@@ -49,7 +49,10 @@ class VoterSet:
     def __contains__(self, replica: ReplicaKey) -> bool:
         """Whether this very replica votes: the same node with another directory does not."""
         voter = self._by_id.get(replica.node_id)
-        return voter is not None and voter.replica.directory_id in (None, replica.directory_id)
+        if voter is None:
+            return False
+        directory_id = voter.replica.directory_id
+        return directory_id is None or directory_id == replica.directory_id
 
     def __len__(self) -> int:
         return len(self.ids)

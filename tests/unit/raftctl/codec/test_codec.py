@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftctl.codec import Codec, CodecError, maker
+from raftctl.codec import Codec, CodecError, Columns, columns_of, maker, types_of
 from raftctl.errors import ErrorCode
 from raftctl.metadata import records
 from raftctl.metadata.requests import cluster as requests
@@ -164,6 +164,23 @@ def test_many_objects_are_made_of_columns() -> None:
     assert maker(WithoutSlots)([range(3)]) == [WithoutSlots(number) for number in range(3)]
     with pytest.raises(ValueError, match="too large"):
         maker(Checked)([range(3)])
+
+
+@settings(deadline=None)
+@given(st.lists(st.builds(Flat, INT64, st.text()), min_size=8, max_size=20), st.integers(0, 9))
+def test_columns_are_the_objects_that_they_stand_for(flats: list[Flat], end: int) -> None:
+    columns = Columns(Flat, columns_of(Flat, flats))
+    assert list(columns) == flats
+    assert list(columns[2:end]) == flats[2:end]
+    assert (columns[3], columns[-1]) == (flats[3], flats[-1])
+    assert columns_of(Flat, columns) is columns.fields
+    assert types_of(columns) == types_of(flats) == {Flat}
+    assert CODEC.pack_all(columns) == CODEC.pack_all(flats)
+    heads = range(len(flats))
+    assert CODEC.headed_rows(heads, columns) == CODEC.headed_rows(heads, flats)
+    run = CODEC.from_run(msgpack.unpackb(msgpack.packb(CODEC.to_rows(flats)), use_list=False))
+    assert isinstance(run, Columns)
+    assert list(run) == flats
 
 
 def test_many_rows_of_another_version_are_read_too() -> None:

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raftctl.codec import Columns
 from raftctl.errors import ErrorCode
 from raftctl.metadata import requests
+from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.raft import messages
 from raftctl.rpc.codec import (
     QUORUM,
@@ -56,6 +58,19 @@ def test_frames_travel_alone_and_together(frames: list[tuple[int, Any]]) -> None
     assert unpacker.unpack(b"".join(packed)) == frames
     numbers, sent = zip(*frames, strict=True)
     assert packer.pack_all(numbers, sent) == b"".join(packed)
+
+
+def test_frames_of_one_class_are_a_run_and_many_are_columns() -> None:
+    puts = [KvPutRequest(f"key-{number}", b"value") for number in range(9)]
+    numbers = [*range(7, 16)]
+    sent = FramePacker().pack_all(numbers, puts) + FramePacker().pack(3, vote())
+    many, one = FrameUnpacker().unpack_runs(sent)
+    assert many.message_class is KvPutRequest
+    assert isinstance(many.messages, Columns)
+    assert [*many.frames()] == [*zip(numbers, puts, strict=True)]
+    assert [*many.part(2, 4).frames()] == [*zip(numbers, puts, strict=True)][2:4]
+    assert FramePacker().pack_all(*many) == FramePacker().pack_all(numbers, puts)
+    assert (one.message_class, [*one.frames()]) == (messages.VoteRequest, [(3, vote())])
 
 
 @settings(deadline=None)
