@@ -23,12 +23,12 @@ Fields = dict[str, Any]
 """A struct while it is decoded, by the names of its fields; its type is in `messages`."""
 Decoder = Callable[[Frame, int], tuple[Any, int]]
 """(frame, position) to (value, position after it)."""
-_Step = Callable[[Frame, int, Fields], int]
-"""Decodes fields at a position into a dict, returns the position after them."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _VARINT_BYTES_MAX = 5
+_LARGE = 0x80
+"""A byte from here on is not the last of its number."""
 _UUID_BYTES = 16
 _STRING_BYTES_MAX = 32_767
 """As where the length has two bytes: who writes it down in such a form must not fail. Apache
@@ -62,6 +62,9 @@ def decoder(api_key: int, version: int, direction: Direction) -> Decoder:
     elements_max = PRODUCED_MAX if api_key == ApiKey.PRODUCE else ELEMENTS_MAX
 
     def decode_bounded(frame: Frame, position: int) -> tuple[Any, int]:
+        if len(frame) <= elements_max:
+            # Each element takes a byte at least.
+            return decode(frame, position)
         _elements.set(elements_max)
         try:
             return decode(frame, position)
@@ -76,11 +79,8 @@ _elements: ContextVar[int | None] = ContextVar("elements", default=None)
 """
 
 
-def _count(field: Field, count: int) -> None:
+def _count(field: Field, count: int, left: int) -> None:
     """Raises MalformedError when the arrays of the request have too many elements."""
-    left = _elements.get()
-    if left is None:
-        return
     if count > left:
         raise MalformedError(f"{field.name} has {count} elements, and room is left for {left}")
     _elements.set(left - count)
@@ -102,58 +102,42 @@ def unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:
 
 def skip_tagged(frame: Frame, position: int) -> int:
     """Return the position after tagged fields, all of them unknown."""
-    return _tagged(frame, position, {}, {})
+    return position + 1 if frame[position] == 0 else _tagged(frame, position, {}, {})
 
 
 def struct_decoder(table: Struct) -> Decoder:
     """Return the decoder of a table that stands by itself; errors as of `decoder`."""
     defaults = {f.name: f.default for f in table.tagged}
-    steps: list[_Step] = []
+    known = {f.tag: (f.name, _value_decoder(f, flexible=True)) for f in table.tagged}
+    steps: list[tuple[str, list[str], Decoder]] = []
     for fixed, run in table.runs():
-        steps += [_run_step(run)] if fixed else [_field_step(f, table) for f in run]
-    if table.flexible:
-        steps.append(_tagged_step(table))
+        if fixed and len(run) > 1:
+            steps.append(("", [f.name for f in run], _run_decoder(run)))
+        else:
+            steps += [(f.name, [], _value_decoder(f, flexible=table.flexible)) for f in run]
+    is_flexible = table.flexible
 
     def decode(frame: Frame, position: int) -> tuple[Fields, int]:
         fields = defaults.copy()
-        for step in steps:
-            position = step(frame, position, fields)
-        return fields, position
+        for name, names, decode_value in steps:
+            value, position = decode_value(frame, position)
+            if names:
+                fields.update(zip(names, value, strict=True))
+            else:
+                fields[name] = value
+        if not is_flexible:
+            return fields, position
+        if frame[position] == 0:
+            return fields, position + 1
+        return fields, _tagged(frame, position, fields, known)
 
     return decode
 
 
-def _run_step(run: list[Field]) -> _Step:
+def _run_decoder(run: list[Field]) -> Decoder:
     layout = struct.Struct(">" + "".join(FIXED[f.kind] for f in run))
-    unpack, size, names = layout.unpack_from, layout.size, [f.name for f in run]
-
-    def step(frame: Frame, position: int, fields: Fields) -> int:
-        fields.update(zip(names, unpack(frame, position), strict=True))
-        return position + size
-
-    return step
-
-
-def _field_step(field: Field, table: Struct) -> _Step:
-    name = field.name
-    decode = _value_decoder(field, flexible=table.flexible)
-
-    def step(frame: Frame, position: int, fields: Fields) -> int:
-        fields[name], position = decode(frame, position)
-        return position
-
-    return step
-
-
-def _tagged_step(table: Struct) -> _Step:
-    known = {f.tag: (f.name, _value_decoder(f, flexible=True)) for f in table.tagged}
-
-    def step(frame: Frame, position: int, fields: Fields) -> int:
-        if frame[position] == 0:
-            return position + 1
-        return _tagged(frame, position, fields, known)
-
-    return step
+    unpack, size = layout.unpack_from, layout.size
+    return lambda frame, at: (unpack(frame, at), at + size)
 
 
 def _tagged(
@@ -186,15 +170,15 @@ def _value_decoder(field: Field, *, flexible: bool) -> Decoder:
 def _single_decoder(field: Field, *, flexible: bool, nullable: bool) -> Decoder:
     if field.kind in FIXED:
         layout = struct.Struct(">" + FIXED[field.kind])
-        return lambda frame, at: (layout.unpack_from(frame, at)[0], at + layout.size)
+        unpack, width = layout.unpack_from, layout.size
+        return lambda frame, at: (unpack(frame, at)[0], at + width)
     if field.struct is not None:
         decode = struct_decoder(field.struct)
         return _nullable_struct_decoder(decode) if nullable else decode
     if field.kind == "uuid":
         return _decode_uuid
     if field.kind == "string":
-        length = _compact_length if flexible else _string_length
-        return _string_decoder(field, length, nullable=nullable)
+        return _string_decoder(field, flexible=flexible, nullable=nullable)
     length = _compact_length if flexible else _length
     return _bytes_decoder(field, length, nullable=nullable)
 
@@ -209,9 +193,15 @@ def _nullable_struct_decoder(decode: Decoder) -> Decoder:
     return decode_nullable
 
 
-def _string_decoder(field: Field, length: Decoder, *, nullable: bool) -> Decoder:
+def _string_decoder(field: Field, *, flexible: bool, nullable: bool) -> Decoder:
+    length = _compact_length if flexible else _string_length
+
     def decode(frame: Frame, position: int) -> tuple[str | None, int]:
-        size, start = length(frame, position)
+        # Nearly all lengths are one byte: no call for those.
+        if flexible and 0 < (first := frame[position]) < _LARGE:
+            size, start = first - 1, position + 1
+        else:
+            size, start = length(frame, position)
         if size < 0:
             return _refuse_null(field, nullable=nullable), start
         end = start + size
@@ -248,7 +238,8 @@ def _array_decoder(field: Field, *, flexible: bool) -> Decoder:
         # Each element takes a byte at least.
         if count > len(frame) - position:
             raise MalformedError(f"{field.name} claims {count} elements")
-        _count(field, count)
+        if (left := _elements.get()) is not None:
+            _count(field, count, left)
         values = []
         for _ in range(count):
             value, position = element(frame, position)
@@ -270,7 +261,8 @@ def _fixed_array_decoder(field: Field, *, flexible: bool) -> Decoder:
         end = position + count * width
         if end > len(frame):
             raise MalformedError(f"{field.name} claims {count} elements")
-        _count(field, count)
+        if (left := _elements.get()) is not None:
+            _count(field, count, left)
         return list(struct.unpack_from(f">{count}{letter}", frame, position)), end
 
     return decode
