@@ -109,11 +109,10 @@ class Group:
     """Members of this generation that have not asked for their assignment."""
     state_wall_ms: int = -1
     """The time at which it came into its state."""
-    joined_lately: bool = False
-    """True if a member joined during the present initial delay."""
     delaying: bool = False
     """True while the first member still waits for others."""
-    delay_left_ms: int = 0
+    delay_ends_ms: int = 0
+    """The time at which that is over, whoever still comes."""
     begun: int = field(init=False, compare=False, default=0)
     """The newest generation that has begun."""
 

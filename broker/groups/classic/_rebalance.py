@@ -204,9 +204,9 @@ class Rebalancer:
         )
         if not group.members:
             group.protocol_type = request.protocol_type
-        if group.is_in(State.PREPARING) and group.generation == 0:
-            group.joined_lately = True
         group.add(member)
+        if group.is_in(State.PREPARING) and group.delaying and group.generation == 0:
+            self._delay(group)
         self._timers.set(_session(group, member_id), self.now.ms + NEW_MEMBER_JOIN_MS)
         self._prepare_or_complete(group)
 
@@ -318,12 +318,21 @@ class Rebalancer:
         group.delaying = group.is_in(State.EMPTY) and delay > 0
         self._enter(group, State.PREPARING)
         if group.delaying:
-            group.joined_lately = False
-            group.delay_left_ms = max(group.rebalance_timeout_ms - delay, 0)
-            self._timers.set(("join", group.group_id), self.now.ms + delay)
+            group.delay_ends_ms = self.now.ms + max(group.rebalance_timeout_ms, delay)
+            self._delay(group)
         else:
             self._wait_for_joins(group)
             self._complete_if_all_joined(group)
+
+    def _delay(self, group: Group) -> None:
+        """Wait for others from now on, since a member has come, but not longer than the first one
+        waits for a rebalance.
+
+        Apache Kafka looks at the end of each delay whether somebody came in it. So members that
+        come together there wait for two delays, and here for one.
+        """
+        due_ms = self.now.ms + self._limits.group_initial_rebalance_delay_ms
+        self._timers.set(("join", group.group_id), min(due_ms, group.delay_ends_ms))
 
     def _wait_for_joins(self, group: Group) -> None:
         """Wait for the longest of the members' rebalance timeouts; 1 ms at least."""
@@ -336,21 +345,6 @@ class Rebalancer:
         """
         if not group.delaying and group.all_joined:
             self._complete_join(group)
-
-    def _join_is_due(self, group: Group) -> None:
-        """The delay or the rebalance timeout is over. The delay is prolonged as long as members
-        keep coming, up to the rebalance timeout of the first.
-        """
-        if not group.is_in(State.PREPARING):
-            return
-        if group.delaying and group.joined_lately and group.delay_left_ms > 0:
-            # Others may come: another delay, as long as the first member waits at all.
-            delay = min(self._limits.group_initial_rebalance_delay_ms, group.delay_left_ms)
-            group.delay_left_ms -= delay
-            group.joined_lately = False
-            self._timers.set(("join", group.group_id), self.now.ms + delay)
-            return
-        self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
         """Make the next generation of the members that have joined, and of static members.
@@ -575,7 +569,9 @@ class Rebalancer:
         if group is None:
             return
         if what == "join":
-            self._join_is_due(group)
+            # The delay or the rebalance timeout is over.
+            if group.is_in(State.PREPARING):
+                self._complete_join(group)
         elif what == "sync":
             self._sync_is_due(group)
         elif what == "pending":

@@ -62,6 +62,30 @@ def test_the_first_member_waits_for_others() -> None:
 
 
 @pytest.mark.req("G2")
+def test_members_that_come_together_wait_for_one_delay() -> None:
+    bench = Bench(group_initial_rebalance_delay_ms="3000")
+    first = bench.begin(bench.join())
+    bench.sleep(100)
+    bench.begin(bench.join())
+    bench.sleep(2_900)
+    assert bench.told == {}
+    bench.sleep(200)
+    assert len(bench.told[first]["members"]) == 2
+
+
+@pytest.mark.req("G2")
+def test_the_first_member_waits_no_longer_than_for_a_rebalance() -> None:
+    bench = Bench(group_initial_rebalance_delay_ms="3000")
+    first = bench.begin(bench.join(rebalance_timeout_ms=10_000))
+    for _ in range(4):
+        bench.sleep(2_400)
+        bench.begin(bench.join())
+    assert bench.told == {}
+    bench.sleep(500)
+    assert len(bench.told[first]["members"]) == 5
+
+
+@pytest.mark.req("G2")
 def test_a_new_member_is_first_told_its_id(bench: Bench) -> None:
     """KIP-394."""
     told = bench.told[bench.begin(bench.join(needs_member_id=True))]
