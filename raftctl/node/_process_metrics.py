@@ -60,7 +60,8 @@ LAG = summary(
     "raftctl_event_loop_lag_ms",
     "Milliseconds by which a timer of the event loop is late: so long others that are ready wait.",
 )
-_LAG_INTERVAL_S = 0.25
+_LAG_INTERVAL_S = 1.0
+"""Each look wakes an idle node, which does little else."""
 _US = 1_000_000
 _MS_OF_US = 0.001
 _HALF_MINUTE, _MINUTE = 6, 12

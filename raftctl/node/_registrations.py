@@ -161,11 +161,10 @@ class BrokerLifecycle:
                     await self._published.wait()
 
     async def _sleep(self, milliseconds: int) -> None:
-        try:
-            await asyncio.wait_for(self._wake.wait(), milliseconds / 1000)
-        except TimeoutError:
-            return
-        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(milliseconds / 1000):
+                await self._wake.wait()
+                self._wake.clear()
 
     async def register(self, endpoints: Sequence[Endpoint]) -> None:
         """Register this incarnation; retry as long as there is hope.
