@@ -173,5 +173,6 @@ class Conditions:
         return list(islice(chain.from_iterable(self._problems.values()), at_most))
 
 
+@cache
 def _worst(condition: Condition) -> Condition | None:
     return next((one for one in PROBLEMS if one in condition), None)
