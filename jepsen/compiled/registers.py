@@ -558,8 +558,6 @@ HISTORY_CONFIGURATIONS_MAX = 1_024
 """Beyond, of a history in memory, the searches in Python do better: they leave out more."""
 SHARE_ROWS = 100_000
 """Fewer are not worth a thread of their own."""
-_KEY = _EXPIRES
-"""The last column, before `judge_table` uses it up."""
 
 
 class _Share(NamedTuple):
@@ -575,18 +573,20 @@ def judge_rows(rows: bytearray, initial: int) -> list[tuple[int, int, int, int]]
     `rows`: six int64 each (f, a, b, invoked, returned, key), keys being numbers from 0 on. A
     negative `f` says nothing, but its operation is counted.
     """
-    table = np.frombuffer(rows, np.int64).reshape(-1, 6)
-    key = table[:, _KEY]
+    table: Any = np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)
+    f, a, b, invoked, returned, key = np.ascontiguousarray(table.T)
+    columns = key, f.astype(np.int8), a, b, invoked, returned
     counts = np.bincount(key)
     firsts = np.full(len(counts), NEVER)
-    np.minimum.at(firsts, key, table[:, _INVOKED])
+    np.minimum.at(firsts, key, invoked)
     threads = max(1, min(os.cpu_count() or 1, len(table) // SHARE_ROWS))
+    judged = partial(_judged, columns, len(counts), initial)
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(partial(_judged, table, initial), _shares(counts, threads)))
+        found = list(pool.map(judged, _shares(counts, threads)))
     verdicts, peaks = (np.concatenate([one[at] for one in found]) for at in range(2))
     order = np.argsort(firsts)
-    columns = (order, verdicts[order], counts[order], peaks[order])
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    results = (order, verdicts[order], counts[order], peaks[order])
+    return list(zip(*(column.tolist() for column in results), strict=True))
 
 
 def _shares(counts: Any, number: int) -> Iterable[_Share]:
@@ -597,15 +597,13 @@ def _shares(counts: Any, number: int) -> Iterable[_Share]:
     return map(_Share, borders, borders[1:])
 
 
-def _judged(table: Any, initial: int, share: _Share) -> tuple[Any, Any]:
+def _judged(columns: tuple[Any, ...], keys: int, initial: int, share: _Share) -> tuple[Any, Any]:
     """The verdicts on these keys, and their peaks. Others may run meanwhile."""
-    key = table[:, _KEY]
-    mine = np.flatnonzero((table[:, _F] >= 0) & (key >= share.begin) & (key < share.end))
-    mine = mine[np.lexsort((table[mine, _INVOKED], key[mine]))]
-    own = table[mine]
-    starts = np.searchsorted(own[:, _KEY], np.arange(share.begin, share.end + 1))
-    own[:, _KEY] = own[:, _RETURNED]
-    return judge_table(starts, own, initial, HISTORY_CONFIGURATIONS_MAX)
+    others: Any = np.ones(keys, np.bool_)
+    others[share.begin : share.end] = False
+    starts, own = sorted_rows(*columns, others)
+    mine = starts[share.begin : share.end + 1]
+    return judge_table(mine, own, initial, HISTORY_CONFIGURATIONS_MAX)
 
 
 # --- tables of values by hash, with open addressing: their size is a power of two -----------------
@@ -717,18 +715,18 @@ def sorted_rows(
     """(starts, rows) for `jepsen.compiled.registers.judge_table`.
 
     Keys are numbers below `len(left)`. Without rows are keys that are `left` to others, and
-    operations whose `f` is beyond FAILED_CAS, which say nothing.
+    operations whose `f` is negative or beyond FAILED_CAS, which say nothing.
     """
     starts: _Column = np.zeros(len(left) + 1, np.int64)
     for row in range(len(key)):
-        if f[row] <= FAILED_CAS and not left[key[row]]:
+        if READ <= f[row] <= FAILED_CAS and not left[key[row]]:
             starts[key[row] + 1] += 1
     for one in range(len(left)):
         starts[one + 1] += starts[one]
     rows: _Column = np.empty((starts[-1], _COLUMNS), np.int64)
     free = starts[:-1].copy()
     for row in range(len(key)):
-        if f[row] <= FAILED_CAS and not left[key[row]]:
+        if READ <= f[row] <= FAILED_CAS and not left[key[row]]:
             place = rows[free[key[row]]]
             free[key[row]] += 1
             place[0], place[1], place[2] = f[row], a[row], b[row]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 LINES_MIN = 200_000
 """The lines from which loading compiled code pays: half a second, seconds the first time."""
 _SILENT = -1
+PAIRS = (list, tuple)
 
 
 class Found(NamedTuple):
@@ -148,7 +149,7 @@ class _Rows:
                     )
                     continue
                 seen = kind is ok or (kind is fail and observes and op.error is None)
-                if f == "cas" and seen and isinstance(invoke.value, list | tuple):
+                if f == "cas" and seen and isinstance(invoke.value, PAIRS):
                     expected, new = invoke.value
                     what = CAS if kind is ok else FAILED_CAS
                     a, b = values[expected], values[new]
