@@ -8,6 +8,7 @@ one frame.
 
 from __future__ import annotations
 
+import mmap
 from typing import TYPE_CHECKING
 
 from broker.protocol._decoder import MalformedError
@@ -34,7 +35,7 @@ class FrameReader:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_min = FRAME_BYTES_MIN
         self._bytes_max = bytes_max
-        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._buffer = _receive_buffer()
         self._start = 0
         self._end = 0
         self._large: bytearray | None = None
@@ -109,3 +110,9 @@ class FrameReader:
         left = self._end - self._start
         self._buffer[:left] = self._buffer[self._start : self._end]
         self._start, self._end = 0, left
+
+
+def _receive_buffer() -> memoryview:
+    """Pages that take memory when they are first written; a `bytearray` writes all its zeros."""
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return memoryview(mmap.mmap(-1, RECEIVE_BYTES, flags=private))

@@ -254,6 +254,7 @@ class Connection(asyncio.BufferedProtocol):
         """Count out a connection that has ended before its handshake was done."""
         if self._is_in:
             self._limits.counts[self._client.listener].logged_in(succeeded=False)
+        self._let_go()
         self._limits.forget(self)
 
     def let_in(self) -> None:
@@ -322,14 +323,19 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.close()
             self._outbox = None
         self._sending.clear()
-        self._idle_timer.set(None)
-        self._mute_timer.set(None)
+        self._let_go()
         for waiting in self._unanswered:
             self._limits.permits += waiting.permit
             if isinstance(waiting.response, Reply):
                 waiting.response.cancel()
         self._unanswered.clear()
         self._limits.forget(self)
+
+    def _let_go(self) -> None:
+        """Leave no cycle through this connection, whose buffer is large: it is freed at once."""
+        self._idle_timer.close()
+        self._mute_timer.close()
+        self._door = None
 
     # --- requests -------------------------------------------------------------------------------
 

@@ -33,6 +33,19 @@ class Deadline:
         if at_s is None or self.at_s is None or at_s < self.at_s:
             self.set(at_s)
 
+    def close(self) -> None:
+        """Never call again, and let go of the callee.
+
+        Else an owner that hands over a method of its own is a cycle with its deadline, and lives
+        until a full collection. One that was frozen before (`Collector`) would live for ever.
+        """
+        self.set(None)
+        self._call = _nothing
+
     def _fire(self) -> None:
         self._timer = self.at_s = None
         self._call()
+
+
+def _nothing() -> None:
+    """In the place of a call that is let go."""

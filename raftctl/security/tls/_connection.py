@@ -197,6 +197,8 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._gate.gone()
         else:
             self.inner.connection_lost(exc or self._broken)
+        # Freed at once: what is left of this one may wait for the garbage collector.
+        self.inner, self._gate = asyncio.BaseProtocol(), None
 
     # --- the handshake --------------------------------------------------------------------------
 

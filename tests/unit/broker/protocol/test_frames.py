@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unittest import mock
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,3 +84,12 @@ def test_once_all_is_taken_the_whole_buffer_is_there_again() -> None:
         reader.received(len(received))
         assert reader.next() == frame
         assert reader.next() is None
+
+
+def test_memory_is_taken_only_for_what_was_received() -> None:
+    before = psutil.Process().memory_info().rss
+    readers = [FrameReader(RECEIVE_BYTES) for _ in range(200)]
+    for reader in readers:
+        reader.writable()[:100] = bytes(100)
+        reader.received(100)
+    assert psutil.Process().memory_info().rss - before < 200 * RECEIVE_BYTES / 4

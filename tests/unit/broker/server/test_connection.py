@@ -567,3 +567,20 @@ async def test_a_request_whose_client_has_gone_is_not_reported() -> None:
         broker.replicas.release()
         await settle()
         assert broker.sent == []
+
+
+async def test_a_lost_connection_is_freed_without_a_collection_of_garbage() -> None:
+    """Frozen objects are never looked at again; a cycle among them would stay for ever."""
+    async with running("t") as broker:
+        assert await is_served(broker)
+        await settle()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                assert await is_served(broker)
+            await settle()
+            kept = [one for one in gc.get_objects() if type(one) is connection_module.Connection]
+        finally:
+            gc.enable()
+        assert kept == []

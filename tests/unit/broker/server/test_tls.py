@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import ssl
 import warnings
@@ -14,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from broker.replication.fetcher import Connector
-from broker.server._connection import Outbox
+from broker.server._connection import Connection, Outbox
 from raftctl.config.security import StoreSettings, TlsSettings
 from raftctl.errors import ConfigError, KafkaError
 from raftctl.metadata.records import Endpoint
@@ -233,6 +234,20 @@ async def test_a_client_of_tls_at_a_plain_listener_is_named_so() -> None:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await _ask(broker.port, ssl.create_default_context())
         assert reasons(broker) == ["it speaks TLS, and the listener does not"]
+
+
+async def test_a_lost_connection_of_tls_is_freed_without_a_collection(stores: Stores) -> None:
+    """What waits for the garbage collector has no receive buffer."""
+    async with serving(stores, {}) as broker:
+        gc.collect()
+        gc.disable()
+        try:
+            await _ask(broker.port, stores.context())
+            await asyncio.sleep(0.05)
+            kept = [one for one in gc.get_objects() if type(one) is Connection]
+        finally:
+            gc.enable()
+        assert kept == []
 
 
 async def test_stores_that_cannot_be_used_are_an_error_at_start(stores: Stores) -> None:

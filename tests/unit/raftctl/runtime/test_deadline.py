@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 
 from raftctl.runtime import Deadline
 
@@ -54,3 +55,23 @@ async def test_it_is_set_again_from_within_the_call() -> None:
     deadline = Deadline(loop, call)
     deadline.set(loop.time())
     await asyncio.wait_for(done, 5)
+
+
+async def test_one_that_is_closed_never_calls_and_lets_go_of_the_callee() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.deadline = Deadline(asyncio.get_running_loop(), self.call)
+            self.calls = 0
+
+        def call(self) -> None:
+            self.calls += 1
+
+    owner = Owner()
+    owner.deadline.set(asyncio.get_running_loop().time())
+    owner.deadline.close()
+    await asyncio.sleep(0.01)
+    assert owner.calls == 0
+    alive = weakref.ref(owner)
+    del owner
+    # Without a collection of garbage.
+    assert alive() is None
