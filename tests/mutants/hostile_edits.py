@@ -72,4 +72,26 @@ EDITS = (
         "wall_ms + retention_ms",
         "unit/broker/apis/test_groups.py::test_a_retention_beyond_all_time_is_kept_until_then",
     ),
+    Edit(
+        "lost_connection_is_a_cycle",
+        f"{_CONNECTION}_let_go",
+        "self._mute_timer.close()",
+        "self._mute_timer.set(None)",
+        "unit/broker/server/test_connection.py::test_a_lost_connection_is_freed_without_a_collection"
+        "_of_garbage",
+    ),
+    Edit(
+        "lost_connection_of_tls_keeps_its_protocol",
+        "security.tls._connection:TlsConnection.connection_lost",
+        "self.inner, self._gate = asyncio.BaseProtocol(), None",
+        "pass",
+        "unit/broker/server/test_tls.py::test_a_lost_connection_of_tls_is_freed_without_a_collection",
+    ),
+    Edit(
+        "receive_buffer_takes_its_memory_at_once",
+        "broker.protocol._frames:_receive_buffer",
+        "mmap.mmap(-1, RECEIVE_BYTES, flags=private)",
+        "bytearray(RECEIVE_BYTES)",
+        "unit/broker/protocol/test_frames.py::test_memory_is_taken_only_for_what_was_received",
+    ),
 )
