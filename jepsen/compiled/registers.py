@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     _Column: TypeAlias = "NDArray[np.int64]"
+    _Columns: TypeAlias = "tuple[_Column, NDArray[np.int8], _Column, _Column, _Column, _Column]"
     _Table: TypeAlias = "NDArray[np.int64]"
 
 
@@ -597,7 +598,7 @@ def _shares(counts: Any, number: int) -> Iterable[_Share]:
     return map(_Share, borders, borders[1:])
 
 
-def _judged(columns: tuple[Any, ...], keys: int, initial: int, share: _Share) -> tuple[Any, Any]:
+def _judged(columns: _Columns, keys: int, initial: int, share: _Share) -> tuple[Any, Any]:
     """The verdicts on these keys, and their peaks. Others may run meanwhile."""
     others: Any = np.ones(keys, np.bool_)
     others[share.begin : share.end] = False

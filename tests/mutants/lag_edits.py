@@ -95,7 +95,7 @@ EDITS = (
         "parts += value",
         "pass",
         "unit/broker/apis/test_response_errors.py::"
-        "test_errors_of_a_response_and_its_parts_are_counted",
+        "test_errors_of_a_response_and_its_parts_are_counted[answer2-errors2]",
     ),
     Edit(
         "unclean_election_is_none",
