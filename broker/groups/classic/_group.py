@@ -112,7 +112,7 @@ class Group:
     delaying: bool = False
     """True while the first member still waits for others."""
     delay_ends_ms: int = 0
-    """The time at which that is over, whoever still comes."""
+    """The time at which that is over, however many still join."""
     begun: int = field(init=False, compare=False, default=0)
     """The newest generation that has begun."""
 
