@@ -65,8 +65,9 @@ def partition_files(files: FileSystem, path: str) -> list[str]:
     if not files.is_directory(path):
         return [path]
     names = files.names(path)
-    if any(_SEGMENT_FILE.fullmatch(name) for name in names):
-        return [f"{path}/{name}" for name in names if _is_ours(name)]
+    ours = [f"{path}/{name}" for name in names if _is_ours(name)]
+    if ours:
+        return ours
     directories = [
         name for name in names if _is_partition(name) and files.is_directory(f"{path}/{name}")
     ]

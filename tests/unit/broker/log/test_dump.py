@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 
+from broker.log import checkpoints
 from broker.log.partition_log import create_log
 from broker.types import TopicPartition
 from raftctl.cli.app import run_app
@@ -67,6 +69,18 @@ def test_everything_of_a_partition_is_shown(
     later = printed(capsys, str(partition / f"{0:020d}.log"), "--from", "8", "--no-records")
     assert later[0]["base_offset"] == 8
     assert "records" not in later[0]
+
+
+@pytest.mark.req("L10")
+def test_a_partition_that_was_never_written_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, directory = RealFileSystem(), str(tmp_path / "topic.x-3")
+    create_log(files, directory, TopicPartition("topic.x", 3), CONFIG)
+    checkpoints.write_topic_ids(files, {directory: UUID(int=7)})
+    (shown,) = printed(capsys, directory)
+    assert shown["topic_id"] == str(UUID(int=7))
+    assert run_app(["log", "verify", directory]) == 0
 
 
 @pytest.mark.req("L10")
