@@ -52,7 +52,7 @@ class Growth(NamedTuple):
     across: str
     up: str
     pattern: str
-    """Of the figures: what it grows with, and whose figure it is."""
+    """Of the figures: what it grows with, and whose figure it is: ours if that is empty."""
 
 
 GROWTHS = (
@@ -83,6 +83,20 @@ GROWTHS = (
         "partitions on each broker",
         "s until all logs are there",
         r"partitions_(?P<x>\d+)_hosted_(?P<who>raftctl|kafka)",
+    ),
+    Growth(
+        "partitions-idle",
+        "Idle brokers, by partitions on each",
+        "partitions on each broker",
+        "% of a core, all brokers",
+        r"partitions_(?P<x>\d+)_idle_(?P<who>raftctl|kafka)",
+    ),
+    Growth(
+        "partitions-stall",
+        "Longest stall of a controller's loop, by partitions of the cluster",
+        "partitions of the cluster",
+        "ms",
+        r"scale_(?P<x>\d+)_stall(?P<who>)",
     ),
     Growth(
         "connections",
@@ -178,7 +192,7 @@ def _pictures(figures: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]
         for name, value in figures.items():
             match = re.fullmatch(growth.pattern, name)
             if match and value["median"] is not None:
-                who = PEERS.get(match["who"], match["who"])
+                who = PEERS.get(match["who"], OURS)
                 series.setdefault(who, []).append((float(match["x"]), value["median"]))
         if any(len(of) > 1 for of in series.values()):
             svg = charts.curves(growth.title, growth.across, growth.up, series)

@@ -90,7 +90,8 @@ def test_figures_of_other_forms_become_figures() -> None:
 
 def test_the_page_has_the_table_and_pictures(tmp_path: Path) -> None:
     sizes = {f"produce_{size}_B_raftctl": figure([size / 10], "MB/s", "") for size in (100, 1024)}
-    found = figures(1.5) | sizes
+    stalls = {f"scale_{size}_stall": figure([size / 100], "ms", "") for size in (1000, 10_000)}
+    found = figures(1.5) | sizes | stalls
     ran = {
         "about": "groups",
         "seconds": 7,
@@ -109,7 +110,7 @@ def test_the_page_has_the_table_and_pictures(tmp_path: Path) -> None:
     row = "| commits of one coordinator | 1,500 commits/s | 1,000 commits/s (Apache Kafka) | 1.50 "
     assert row + "| 0.50 | at least 1.2 x | met |" in text
     assert "Apache Kafka: 2,100; commits 12" in text
-    for name in ("groups", "by-record-size"):
+    for name in ("groups", "by-record-size", "by-partitions-stall"):
         assert f"(images/{name}.svg)" in text
         ElementTree.parse(tmp_path / "images" / f"{name}.svg")
 
