@@ -137,7 +137,7 @@ class KafkaBroker:
         self._quotas = client_quotas(config)
         self._requests = context.runtime.worker("requests")
         self._verifiers: list[Verifiers] = []
-        self._limits = ConnectionLimits(config, context.fail)
+        self._limits = ConnectionLimits(config, context.fail, self.replicas.turn)
         self._limits.counts.serve(context.metrics)
         tls = NodeTls(context.runtime, self._log)
         log = self._log.bind(logger="broker.server")

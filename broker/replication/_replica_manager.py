@@ -13,6 +13,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.answers import Turn
 from broker.background import Background
 from broker.log import LogListener
 from broker.metrics import TopicCounts, TopicMetrics
@@ -97,6 +98,8 @@ class ReplicaManager(LogListener):
         self._broker_id = context.config.node_id
         self._logs = logs
         self._loop = asyncio.get_running_loop()
+        self.turn = Turn()
+        """At whose end the requests are told that need not wait any longer."""
         self._image = EMPTY_IMAGE
         self._topic_defaults = topic_defaults(context.config)
         self._topic_configs: dict[str, TopicConfig] = {}
@@ -140,6 +143,7 @@ class ReplicaManager(LogListener):
             self._throttles.sending,
             self._brokers,
             self._fetches,
+            self.turn,
         )
         self.connector = Connector(context.config, context.runtime)
         """To other brokers, for all parts of this one."""
@@ -484,7 +488,7 @@ class ReplicaManager(LogListener):
         }
         if not awaited:
             return results
-        operation = DelayedProduce(self._loop, results, awaited, request)
+        operation = DelayedProduce(self.turn, results, awaited, request)
         return self._produces.wait(operation, operation.partitions, timeout_ms)
 
     # --- fetch ----------------------------------------------------------------------------------
@@ -575,7 +579,7 @@ class ReplicaManager(LogListener):
             results.append(DeletedRecords(ErrorCode.NONE, start))
             awaited[index] = Awaited(replica, start)
             self.log_start_moved(partition)
-        operation = DelayedDelete(self._loop, results, awaited, self._brokers.lives)
+        operation = DelayedDelete(self.turn, results, awaited, self._brokers.lives)
         if operation.complete_at_once():
             return operation.answer()
         return self._deletes.wait(operation, operation.partitions, timeout_ms)

@@ -212,6 +212,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held: Frame | None = None
         self._outbox: Outbox | None = None
         """None before the connection is made and once it is lost."""
+        self._is_gathering = False
+        """Whether answers wait for the end of the turn to leave."""
         self._ending = False
         """Whether to close once the outbox is empty."""
         self._leaving: asyncio.Transport | None = None
@@ -342,13 +344,18 @@ class Connection(asyncio.BufferedProtocol):
     def advance(self, done: _Unanswered | None = None) -> None:
         """Start every request that may start; send every answer that may leave, that of `done` too.
 
-        Any error ends this connection only; a violated invariant ends the broker.
+        Any error ends this connection only; a violated invariant ends the broker. Answers of other
+        connections that this completes leave in the same turn.
         """
+        with self._limits.turn:
+            self._advance(done)
+
+    def _advance(self, done: _Unanswered | None = None, *, send: bool = True) -> None:
         log = self._log
         try:
             if done is not None:
                 self._complete(done)
-            while self._start_next():
+            while send and self._start_next():
                 pass
         except (MalformedError, HangUpError) as error:
             self.hang_up(str(error))
@@ -358,7 +365,8 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reported = True
             log.exception("connection_failed")
             self.close()
-        self._send()
+        if send:
+            self._send()
 
     def close(self) -> None:
         """End the connection for a reason of the broker's own."""
@@ -441,7 +449,19 @@ class Connection(asyncio.BufferedProtocol):
             self._forget_error(future)
         else:
             waiting.context.answered_at = self.active_at = self._loop.time()
-            self.advance(waiting)
+            turn = self._limits.turn
+            if not turn.is_entered:
+                self.advance(waiting)
+                return
+            # Others may be complete in this turn: their answers leave with this one.
+            self._advance(waiting, send=False)
+            if not self._is_gathering:
+                self._is_gathering = True
+                turn.at_end(self._send_gathered)
+
+    def _send_gathered(self) -> None:
+        self._is_gathering = False
+        self.advance()
 
     def _complete(self, waiting: _Unanswered) -> None:
         if isinstance(waiting.response, Reply):

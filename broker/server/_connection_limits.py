@@ -24,6 +24,7 @@ from raftctl.runtime import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.answers import Turn
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage
 
@@ -61,8 +62,12 @@ class _Origin(NamedTuple):
 class ConnectionLimits:
     """One a broker. Closed at first: connections are accepted, but their requests wait."""
 
-    def __init__(self, config: NodeConfig, fail: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, config: NodeConfig, fail: Callable[[BaseException], None], turn: Turn
+    ) -> None:
         self.open = False
+        self.turn = turn
+        """Of the broker: what is read from a connection and written to others."""
         self._permits_max = self._permits = config.queued_max_requests
         self.frame_bytes_max = config.socket_request_max_bytes
         self.idle_ms_max = config.connections_max_idle_ms

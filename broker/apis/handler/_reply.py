@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from broker.answers import Answer
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -66,8 +68,14 @@ class Reply(Generic[Result]):
         await asyncio.wait([self._future])
 
     def on_done(self, callback: Callable[[asyncio.Future[Any]], None]) -> None:
-        """Have `callback` called with the future in the turn of the loop after it is done."""
-        self._future.add_done_callback(callback)
+        """Have `callback` called with the future when it is done, but not before this returns.
+
+        It is called at the end of the turn for an `Answer`, else in the next one.
+        """
+        if isinstance(self._future, Answer):
+            self._future.tell(callback)
+        else:
+            self._future.add_done_callback(callback)
 
     def cancel(self) -> None:
         """Stop the task behind the reply. Effects in progress elsewhere, such as an append that

@@ -15,9 +15,9 @@ from broker.types import AppendResult, DeletedRecords
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
+    from broker.answers import Turn
     from broker.replication.partition import Partition
     from broker.request_context import RequestContext
     from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
@@ -36,11 +36,9 @@ class Awaited(NamedTuple):
 class _AwaitsReplicas(DelayedOperation["list[A]"], Generic[A]):
     """A request that is done at the leader, and waits for the other replicas of some partitions."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, results: list[A], awaited: dict[int, Awaited]
-    ) -> None:
+    def __init__(self, turn: Turn, results: list[A], awaited: dict[int, Awaited]) -> None:
         """`results` as they are if all goes well; `awaited` by index into them."""
-        super().__init__(loop)
+        super().__init__(turn)
         self._results = results
         self._awaited = awaited
 
@@ -78,13 +76,13 @@ class DelayedProduce(_AwaitsReplicas[AppendResult]):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        turn: Turn,
         results: list[AppendResult],
         awaited: dict[int, Awaited],
         request: RequestContext | None = None,
     ) -> None:
         """The `request` notes what it waited for last."""
-        super().__init__(loop, results, awaited)
+        super().__init__(turn, results, awaited)
         self._request = request
 
     def _resolve(self, index: int, one: Awaited) -> bool:
@@ -126,13 +124,13 @@ class DelayedDelete(_AwaitsReplicas[DeletedRecords]):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        turn: Turn,
         results: list[DeletedRecords],
         awaited: dict[int, Awaited],
         lives: Callable[[int], bool],
     ) -> None:
         """`lives` returns whether a broker is registered and not fenced."""
-        super().__init__(loop, results, awaited)
+        super().__init__(turn, results, awaited)
         self._lives = lives
 
     def complete_at_once(self) -> bool:
@@ -160,7 +158,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        turn: Turn,
         params: FetchParams,
         partitions: list[FetchPartition],
         found: Sequence[FetchResult],
@@ -174,7 +172,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         the partitions again; `must_wait` returns whether a follower gets nothing of a
         partition now, however much there is.
         """
-        super().__init__(loop)
+        super().__init__(turn)
         self._params = params
         self._partitions = partitions
         self._replicas = replicas

@@ -22,19 +22,21 @@ purgatory, which adds the queue of buckets.
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from functools import partial
 from heapq import heappop, heappush
 from math import ceil
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from broker.answers import Answer
 from raftctl.errors import invariant
 from raftctl.runtime import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    import asyncio
+    from collections.abc import Iterable
 
+    from broker.answers import Turn
     from broker.types import TopicPartition
 
 R = TypeVar("R")
@@ -202,28 +204,12 @@ class TimingWheel(Generic[V]):
         return self._levels[number]
 
 
-class Answer(asyncio.Future[R]):
-    """The answer to an operation; the purgatory learns at once of a caller that gives up.
-
-    A callback of the future would tell it too, but each costs a handle of the loop, and nobody
-    gives up but a task that is cancelled.
-    """
-
-    given_up: Callable[[], None] | None = None
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        """Forget the operation, too."""
-        cancelled = super().cancel(msg)
-        if cancelled and self.given_up is not None:
-            self.given_up()
-        return cancelled
-
-
 class DelayedOperation(ABC, Generic[R]):
     """A request that waits; `future` gets its answer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: Answer[R] = Answer(loop=loop)
+    def __init__(self, turn: Turn) -> None:
+        """`turn` is the broker's: at its end the listener of the answer is told."""
+        self.future: Answer[R] = Answer(turn)
 
     @abstractmethod
     def is_complete_after(self, partition: TopicPartition) -> bool:

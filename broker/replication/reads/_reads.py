@@ -31,6 +31,7 @@ from raftctl.metadata.image import EMPTY_IMAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from broker.answers import Turn
     from broker.log.batches.record_batch import BatchHeader
     from broker.log.batches.records import TimestampOffset
     from broker.replication.partition import FetchSessionIndex, Partition, Throttle
@@ -109,6 +110,7 @@ class Reads:
         sending: Throttle,
         brokers: BrokerDirectory,
         waiting: Purgatory[list[FetchResult]],
+        turn: Turn,
     ) -> None:
         """`replicas` is the broker's own table; `absence` returns why a partition is not in it."""
         self._config = config
@@ -119,6 +121,7 @@ class Reads:
         self._sending = sending
         self._brokers = brokers
         self._waiting = waiting
+        self._turn = turn
         self._selects = config.replica_selector_class == RACK_AWARE_SELECTOR
         self._loop = asyncio.get_running_loop()
 
@@ -161,7 +164,7 @@ class Reads:
             self._end(params, partitions, index, results)
             return results
         operation = DelayedFetch(
-            self._loop,
+            self._turn,
             params,
             partitions,
             results,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker.answers import Turn
 from broker.metrics import TopicCounts
 from broker.replication.partition._fetch_session_index import FetchSessionIndex
 from broker.replication.partition._partition import Fetched, Partition
@@ -97,7 +98,7 @@ class Waiting(DelayedOperation[str]):
 async def test_operations_wait_are_woken_and_time_out() -> None:
     loop = asyncio.get_running_loop()
     purgatory: Purgatory[str] = Purgatory(loop)
-    operations = [Waiting(loop) for _ in range(4)]
+    operations = [Waiting(Turn()) for _ in range(4)]
     late = [
         purgatory.wait(one, [P0, P1][: 1 + number // 2], 5 + 100 * number)
         for number, one in enumerate(operations)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.answers import Turn
 from broker.replication.purgatory import DelayedOperation, Purgatory
 from broker.types import TopicPartition
 from tests.unit.broker.replication.world import eventually
@@ -18,7 +19,7 @@ class Waiting(DelayedOperation[str]):
     """Complete when told so."""
 
     def __init__(self) -> None:
-        super().__init__(asyncio.get_running_loop())
+        super().__init__(Turn())
         self.ready = False
         self.asked = 0
 

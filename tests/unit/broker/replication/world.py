@@ -289,7 +289,7 @@ class Node:
         self.sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, self.runtime.random
         )
-        limits = ConnectionLimits(self.config, self.failures.append)
+        limits = ConnectionLimits(self.config, self.failures.append, self.replicas.turn)
         context = ApiContext(
             config=self.config,
             cluster_id="cluster",

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from structlog.testing import LogCapture
 
+from broker.answers import Turn
 from broker.apis import dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
@@ -403,7 +404,9 @@ class FakeBroker:
             token_secret=TokenSecret.of(self.config),
             telemetry=ClientTelemetry(config, Metrics(), uuid4, self.log, lambda: self.wall_ms),
         )
-        self.metadata.limits = self.limits = ConnectionLimits(self.config, self.failures.append)
+        self.metadata.limits = self.limits = ConnectionLimits(
+            self.config, self.failures.append, Turn()
+        )
         self.runtimes: list[RealRuntime] = []
         self.port = 0
         self.other_ports: list[int] = []
