@@ -1,13 +1,13 @@
-"""Answers that come later, and the turn of the event loop at whose end they are told.
+"""Answers that come later, and the turn of the event loop at whose end listeners are called.
 
-A future tells its callbacks in the next turn of the loop, each by a handle of its own. An `Answer`
-tells the connection that waits for it at the end of the turn in which it is there: so what a
-follower's Fetch commits is acknowledged in the pass that has read the Fetch. It is told last, when
+A future calls its callbacks in the next turn of the loop, each by a handle of its own. An `Answer`
+calls the connection that waits for it at the end of the turn in which it is there: so what a
+follower's Fetch commits is acknowledged in the pass that has read the Fetch. That comes last, when
 the work that completed it is done, since it may begin the next request of its connection.
 
-Who works in a turn enters it (`with turn:`); what is complete is told when the outermost leaves.
-Outside of a turn it is told in the loop's next one. Answers are told in the order in which they
-came, each in the context of its own request, by which lines of the log are named.
+Who works in a turn enters it (`with turn:`); listeners are called when the outermost leaves.
+Outside of a turn they are called in the loop's next one. Their order is that in which the answers
+came; each is called in the context of its own request, by which lines of the log are named.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Turn:
 
 
 class Answer(asyncio.Future[R], Generic[R]):
-    """A future that tells one listener at the end of the turn in which it is done."""
+    """A future that calls one listener at the end of the turn in which it is done."""
 
     def __init__(self, turn: Turn) -> None:
         super().__init__(loop=turn.loop)
@@ -84,28 +84,28 @@ class Answer(asyncio.Future[R], Generic[R]):
         self._turn = turn
         self._listener: tuple[Callable[[asyncio.Future[Any]], None], Context] | None = None
 
-    def tell(self, listener: Callable[[asyncio.Future[Any]], None]) -> None:
+    def listen(self, listener: Callable[[asyncio.Future[Any]], None]) -> None:
         """Have `listener` called with this future when it is done or cancelled."""
         invariant(self._listener is None, "an answer has one listener")
         self._listener = listener, copy_context()
         if self.done():
-            self._tell()
+            self._call_listener()
 
     def set_result(self, result: R) -> None:
-        """Tell the listener at the end of this turn."""
+        """Have the listener called at the end of this turn."""
         super().set_result(result)
-        self._tell()
+        self._call_listener()
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Tell who asked for the answer, and who would give it."""
+        """Call who would give the answer, and the listener."""
         cancelled = super().cancel(msg)
         if cancelled and self.given_up is not None:
             self.given_up()
         if cancelled:
-            self._tell()
+            self._call_listener()
         return cancelled
 
-    def _tell(self) -> None:
+    def _call_listener(self) -> None:
         if self._listener is not None:
             listener, context = self._listener
             self._turn.at_end(partial(listener, self), context)

@@ -99,7 +99,7 @@ class ReplicaManager(LogListener):
         self._logs = logs
         self._loop = asyncio.get_running_loop()
         self.turn = Turn()
-        """At whose end the requests are told that need not wait any longer."""
+        """At whose end the requests are answered that need not wait any longer."""
         self._image = EMPTY_IMAGE
         self._topic_defaults = topic_defaults(context.config)
         self._topic_configs: dict[str, TopicConfig] = {}

@@ -73,7 +73,7 @@ class Reply(Generic[Result]):
         It is called at the end of the turn for an `Answer`, else in the next one.
         """
         if isinstance(self._future, Answer):
-            self._future.tell(callback)
+            self._future.listen(callback)
         else:
             self._future.add_done_callback(callback)
 

@@ -208,7 +208,7 @@ class DelayedOperation(ABC, Generic[R]):
     """A request that waits; `future` gets its answer."""
 
     def __init__(self, turn: Turn) -> None:
-        """`turn` is the broker's: at its end the listener of the answer is told."""
+        """`turn` is the broker's: at its end the listener of the answer is called."""
         self.future: Answer[R] = Answer(turn)
 
     @abstractmethod
