@@ -3,7 +3,8 @@
 Three voters and their client share one process, one thread and one event loop, so that the time is
 the thread's own (`thread_time`) and what else the machine does hardly shows. What a callback of the
 loop costs is counted for the part in whose context it runs. Files are in memory, where there is
-such a file system: a sync is a call that ends at once.
+such a file system: a sync is a call that ends at once. With `--calls` strace(1) counts the system
+calls of one more turn, of all parts together.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import argparse
 import asyncio
 import contextvars
 import json
+import os
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from asyncio import events
-from collections import defaultdict
+from collections import Counter, defaultdict
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -44,7 +49,7 @@ from tests.bench.quorum.load import Load
 from tests.bench.quorum.voters import POLL_S, VOTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 MEMORY = Path("/dev/shm")
@@ -52,6 +57,7 @@ MEMORY = Path("/dev/shm")
 MICROSECONDS = 1e6
 PATIENCE_MS = "60000"
 """Of followers with the leader, however busy the machine is."""
+CALLS_SHOWN = 8
 LOOP = "loop"
 """What belongs to no part: the event loop's own turns."""
 _part: contextvars.ContextVar[str] = contextvars.ContextVar("part", default=LOOP)
@@ -124,8 +130,21 @@ def _is_active(node: Node) -> bool:
     return leads and node.loader is not None and node.loader.image.offset >= 0
 
 
+@contextmanager
+def _calls_counted(calls: Counter[str], path: Path) -> Iterator[None]:
+    """Count the process's system calls by name while the context lasts."""
+    command = ["strace", "-c", "-f", "-U", "calls,name", "-o", str(path), "-p", str(os.getpid())]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as strace:
+        if strace.stderr is None or "attached" not in strace.stderr.readline():
+            raise RuntimeError("strace cannot trace this process")
+        yield
+        strace.send_signal(signal.SIGINT)
+    rows = [line.split() for line in path.read_text().splitlines()]
+    calls.update({row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit()})
+
+
 async def measure(
-    directory: Path, outstanding: int, value_bytes: int, seconds: float, turns: int
+    directory: Path, outstanding: int, value_bytes: int, seconds: float, turns: int, *, calls: bool
 ) -> dict[str, float]:
     """Microseconds and callbacks of a put by part: the medians of some turns."""
     layout = _layout()
@@ -141,16 +160,26 @@ async def measure(
     meter = Meter()
     rows = []
     loop = asyncio.get_running_loop()
+    counts: Counter[str] = Counter()
+
+    async def load() -> int:
+        put = _load(address, layout.cluster_id, arguments)
+        return await loop.create_task(put, context=_in_part("client"))
+
     with meter.attached():
         for _ in range(turns):
             meter.clear()
             began = time.thread_time()
-            load = _load(address, layout.cluster_id, arguments)
-            puts = await loop.create_task(load, context=_in_part("client"))
+            puts = await load()
             rows.append(_row(meter, leader, puts, time.thread_time() - began))
+    if calls:
+        with _calls_counted(counts, directory / "calls"):
+            puts = await load()
     for node in nodes.values():
         await node.stop()
-    return {name: round(statistics.median(row[name] for row in rows), 2) for name in rows[0]}
+    figures = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
+    figures |= {f"calls of {name}": count / puts for name, count in counts.most_common(CALLS_SHOWN)}
+    return {name: round(value, 3) for name, value in figures.items()}
 
 
 def _row(meter: Meter, leader: str, puts: int, spent: float) -> dict[str, float]:
@@ -187,6 +216,7 @@ def main() -> None:
     parser.add_argument("--value-bytes", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each turn")
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--calls", action="store_true", help="count system calls; needs strace")
     arguments = vars(parser.parse_args())
     collector = make_collector()
     collector.start()
