@@ -16,7 +16,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.bench.kafka.paced import turn_of, warm
+from tests.bench.kafka import paced
 from tests.bench.kafka.turns import Options, Quantity, in_turns
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 RATE = 500
 KIBIBYTE = 1024
+OTHERS = [paced.Quantity("p99", "p99_ms", "ms", "end to end of other clients meanwhile, p99")]
 OTHER_FILES = 500
 """That a process has open beside the connections."""
 
@@ -46,7 +47,7 @@ def allow_many() -> None:
 
 def connections(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
     """Each number of connections in turn, on the first broker of each cluster."""
-    options.warmth.reach(clusters, "paced", warm)
+    options.warmth.reach(clusters, "paced", paced.warm)
     found = _without(clusters, options)
     for count in options.connections:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -58,36 +59,35 @@ def connections(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]
 
 
 def _without(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
-    def measure(cluster: Cluster, _: int) -> Mapping[str, float]:
-        return {"connections_0_p99": turn_of(cluster, RATE, options.paced_seconds).p99_ms}
-
-    about = f"end to end of others, {RATE}/s, without other connections"
-    quantities = {"connections_0_p99": Quantity("ms", about)}
-    return in_turns(clusters, options.turns, measure, quantities)
+    turns: dict[str, list[paced.Turn]] = {cluster.name: [] for cluster in clusters}
+    for _ in range(options.turns):
+        for cluster in clusters:
+            turns[cluster.name].append(paced.turn_of(cluster, RATE, options.paced_seconds))
+    return paced.compared("connections_0", RATE, turns, OTHERS)
 
 
 def _with(clusters: Sequence[Cluster], options: Options, count: int) -> dict[str, Any]:
     name = f"connections_{count}"
     before = {cluster.name: _resident(cluster) for cluster in clusters}
+    others: dict[str, list[paced.Turn]] = {cluster.name: [] for cluster in clusters}
 
     def measure(cluster: Cluster, _: int) -> Mapping[str, float]:
         with holding(cluster, count) as opened:
             grown = (_resident(cluster) - before[cluster.name]) / KIBIBYTE / count
-            others = turn_of(cluster, RATE, options.paced_seconds)
+            others[cluster.name].append(paced.turn_of(cluster, RATE, options.paced_seconds))
         return {
             f"{name}_memory": grown,
             f"{name}_refused": opened.refused,
             f"{name}_opened": (count - opened.refused) / opened.seconds,
-            f"{name}_p99": others.p99_ms,
         }
 
     quantities = {
         f"{name}_memory": Quantity("KiB", "of a broker for each connection"),
         f"{name}_refused": Quantity("", "goal: none", 0),
         f"{name}_opened": Quantity("1/s", "connections, each with an ApiVersions", 0),
-        f"{name}_p99": Quantity("ms", f"end to end of others meanwhile, {RATE}/s"),
     }
-    return in_turns(clusters, options.turns, measure, quantities)
+    found = in_turns(clusters, options.turns, measure, quantities)
+    return found | paced.compared(name, RATE, others, OTHERS)
 
 
 @contextlib.contextmanager

@@ -67,16 +67,21 @@ def paced(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
         for _ in range(options.turns):
             for cluster in clusters:
                 turns[cluster.name].append(turn_of(cluster, rate, options.paced_seconds))
-        found |= compared(rate, turns)
+        found |= compared(f"paced_{rate}", rate, turns)
     return found
 
 
-def compared(rate: int, turns: Mapping[str, Sequence[Turn]]) -> dict[str, Any]:
+def compared(
+    prefix: str,
+    rate: int,
+    turns: Mapping[str, Sequence[Turn]],
+    quantities: Sequence[Quantity] = QUANTITIES,
+) -> dict[str, Any]:
     """The figures of a rate; no number and no ratio of a cluster that did not keep the pace."""
     late = {name: kept for name, of in turns.items() if (kept := _late(name, rate, of))}
     found: dict[str, Any] = {}
-    for one in QUANTITIES:
-        name, goal = f"paced_{rate}_{one.name}", f"{rate:,} records/s; {one.goal}"
+    for one in quantities:
+        name, goal = f"{prefix}_{one.name}", f"{rate:,} records/s; {one.goal}"
         medians = []
         for cluster, of in turns.items():
             if cluster in late:

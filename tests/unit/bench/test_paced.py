@@ -14,7 +14,7 @@ def turn(p50_ms: float, arrived_per_s: float = 1000.0) -> Turn:
 
 def test_the_ratio_is_of_medians() -> None:
     ours, theirs = [turn(1.0), turn(3.0), turn(2.0)], [turn(4.0), turn(4.0), turn(90.0)]
-    figures = compared(1000, {"raftctl": ours, "kafka": theirs})
+    figures = compared("paced_1000", 1000, {"raftctl": ours, "kafka": theirs})
     assert figures["paced_1000_p50_ratio"]["median"] == 0.5
     assert figures["paced_1000_p99_kafka"]["turns"] == [40.0, 40.0, 900.0]
     assert figures["paced_1000_cpu_raftctl"]["unit"] == "us"
@@ -22,7 +22,7 @@ def test_the_ratio_is_of_medians() -> None:
 
 def test_a_peer_that_falls_behind_has_no_figure_and_no_ratio() -> None:
     behind = [turn(400.0, arrived_per_s=800.0)] * 2 + [turn(1.0)]
-    figures = compared(1000, {"raftctl": [turn(1.0)] * 3, "kafka": behind})
+    figures = compared("paced_1000", 1000, {"raftctl": [turn(1.0)] * 3, "kafka": behind})
     assert figures["paced_1000_p50_raftctl"]["median"] == 1.0
     for name in ("paced_1000_p50_kafka", "paced_1000_p50_ratio"):
         assert figures[name]["median"] is None
@@ -32,7 +32,7 @@ def test_a_peer_that_falls_behind_has_no_figure_and_no_ratio() -> None:
 
 
 def test_alone_there_is_no_ratio() -> None:
-    assert not any("ratio" in name for name in compared(100, {"raftctl": [turn(1.0)]}))
+    assert not any("ratio" in name for name in compared("paced_100", 100, {"raftctl": [turn(1.0)]}))
 
 
 def test_a_percentile_is_the_smallest_that_a_share_does_not_exceed() -> None:
