@@ -107,5 +107,6 @@ class Answer(asyncio.Future[R], Generic[R]):
 
     def _call_listener(self) -> None:
         if self._listener is not None:
-            listener, context = self._listener
+            # Let go of it: it holds what holds this answer.
+            (listener, context), self._listener = self._listener, None
             self._turn.at_end(partial(listener, self), context)
