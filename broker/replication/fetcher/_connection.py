@@ -184,7 +184,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
-        self._timer.set(None)
+        # No cycle with it is left: the buffer goes with the connection.
+        self._timer.close()
         text = str(exc) if exc else "closed by the other side"
         self._answer(KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
 

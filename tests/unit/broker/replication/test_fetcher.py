@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import weakref
 from typing import Any
 
 import pytest
@@ -268,3 +270,21 @@ async def test_other_peers_are_hung_up_on() -> None:
             "127.0.0.1", port, client_id="x", response_bytes_max=1_000, timeout_ms=1_000
         )
     assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
+@pytest.mark.req("R1")
+async def test_a_lost_connection_to_a_broker_is_freed_at_once() -> None:
+    async with World(brokers=1, listen=True) as world:
+        port, own = world.nodes[1].port, {"client_software_name": "", "client_software_version": ""}
+        link = await connection.connect(
+            "127.0.0.1", port, client_id="x", response_bytes_max=1 << 20, timeout_ms=5_000
+        )
+        await link.call(18, 0, own, 5_000)
+        gone = weakref.ref(link)
+        gc.disable()
+        try:
+            link.close()
+            del link
+            await eventually(lambda: gone() is None, seconds=1)
+        finally:
+            gc.enable()
