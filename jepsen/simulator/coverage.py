@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from jepsen.errors import InputError
 from raftctl.errors import ErrorCode
 from raftctl.raft import events
-from raftctl.raft.events import Event, RequestFailed, RequestReceived, ResponseReceived
+from raftctl.raft.events import RequestFailed, RequestReceived, ResponseReceived
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from raftctl.quorum import RaftDriver
 
+EVENTS = frozenset(get_args(events.Event))
 ROLE, FAULT = "role", "fault"
 TITLES = {ROLE: "role x event x role", FAULT: "fault x state"}
 NAMED_MAX = 8
@@ -34,11 +35,18 @@ class Coverage:
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
+        self._transitions: set[Transition] = set()
 
     def watch(self, driver: RaftDriver) -> None:
         """Note from now on every event that comes to the driver's core."""
         if not isinstance(driver.flight_recorder, _Recorder):
             driver.flight_recorder = _Recorder(driver, self)
+
+    def changed(self, transition: Transition) -> None:
+        """Note a role, an event that came to it, and the role after that."""
+        if transition not in self._transitions:
+            self._transitions.add(transition)
+            self.seen.add(f"{ROLE} {as_line(transition)}")
 
     def struck(self, kind: str, state: str) -> None:
         """Note that a fault of this kind struck a node in that state."""
@@ -59,10 +67,9 @@ class _Recorder(deque[events.Event | events.Effect]):
         """The role has changed, if it does, when the next one comes."""
         if self._open is not None:
             before, kind = self._open
-            line = as_line((before, kind, self._core.role))
-            self._coverage.seen.add(f"{ROLE} {line}")
+            self._coverage.changed((before, kind, self._core.role))
             self._open = None
-        if isinstance(entry, events.Event):
+        if type(entry) in EVENTS:
             self._open = self._core.role, event_kind(entry)
         super().append(entry)
 
@@ -100,7 +107,7 @@ Transition = tuple[str, str, str]
 """A role, the kind of an event that came to it, and the role after that."""
 
 
-def event_kind(event: Event) -> str:
+def event_kind(event: object) -> str:
     """Return the kind of an event, with that of the message it brings and the error in that."""
     match event:
         case RequestReceived(_, message) | ResponseReceived(_, message):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 ELECTIONS = 12
+USUAL_EXTRA_MS = Link().latency_extra_mean_ms
 SLACK_S = 1.0
 """The delay of commits that were under way when the links were cut."""
 Group = tuple[int, ...]
@@ -97,10 +98,12 @@ class Progress:
     def _look_at_leaders(self, drivers: dict[int, RaftDriver], now_s: float) -> None:
         alone = {}
         for number, driver in drivers.items():
+            if not driver.is_leader:
+                continue
             voters = driver.core.voters
             others = (n for n in voters.ids if n != number)
             reached = {number, *(n for n in others if self._reach(n, number, late=True))}
-            if driver.is_leader and len(reached.intersection(voters.ids)) < voters.majority:
+            if len(reached.intersection(voters.ids)) < voters.majority:
                 key = number, driver.epoch
                 alone[key] = self._alone_since_s.get(key, now_s)
                 if now_s - alone[key] > self._alone_max_s:
@@ -144,16 +147,17 @@ class Progress:
     def _reach(self, one: int, other: int, *, late: bool = False) -> bool:
         """Whether both run and hear each other: at the usual speed, or with `late` at any, and even
         if connections break before a message is through."""
-        names = f"controller-{one}", f"controller-{other}"
-        if not all(self._cluster.is_up(name) for name in names):
+        here, there = f"controller-{one}", f"controller-{other}"
+        if not (self._cluster.is_up(here) and self._cluster.is_up(there)):
             return False
-        network = self._cluster.world.network
-        links = network.link(*names), network.link(*reversed(names))
-        usual = Link().latency_extra_mean_ms
-        quick = late or all(
-            link.latency_extra_mean_ms <= usual and link.reset_every_bytes is None for link in links
-        )
-        return quick and not any(link.blocked for link in links)
+        link = self._cluster.world.network.link
+        return _carries(link(here, there), late) and _carries(link(there, here), late)
+
+
+def _carries(link: Link, late: bool) -> bool:
+    if link.blocked:
+        return False
+    return late or (link.latency_extra_mean_ms <= USUAL_EXTRA_MS and link.reset_every_bytes is None)
 
 
 def _views(drivers: dict[int, RaftDriver]) -> str:

@@ -90,9 +90,12 @@ def _entry(batch: Batch) -> Entry:
 
 def _durable_vote(disk: SimDisk, directory: str) -> tuple[int, int]:
     file = disk.durable(directory).get(QUORUM_STATE)
-    if file is None:
-        return NO_VOTE
-    fields = json.loads(bytes(file.durable))
+    return NO_VOTE if file is None else _vote_in(bytes(file.durable))
+
+
+@functools.lru_cache
+def _vote_in(state: bytes) -> tuple[int, int]:
+    fields = json.loads(state)
     return fields["epoch"], fields["voted_id"]
 
 
@@ -169,7 +172,8 @@ class Watcher:
         directory = f"{node.config.metadata_directory}/{METADATA_LOG_NAME}"
         self._snapshots = SnapshotReader(self._id, disk, directory)
         self._producer_ids = (range(0), range(0))
-        self._waiting = (0, 0, 0)
+        self._most_waiting = (0, 0, 0)
+        """The most that has waited so far; less than what was within bounds needs no look."""
         self._partitions: dict[Any, tuple[_PartitionState, PartitionView]] = {}
 
     def __call__(self) -> None:
@@ -217,6 +221,7 @@ class Watcher:
         self._quorum_state = state
         self._flushed_end = flushed
         before = self._quorum_view
+        leads_on = before is not None and before.leads and before.epoch == core.epoch
         view = QuorumView(
             node_id=self._id,
             life=self._life,
@@ -225,7 +230,7 @@ class Watcher:
             high_watermark=core.high_watermark,
             log_end=core.log.end_offset,
             read=functools.partial(_read_metadata, driver),
-            granting=_granting(driver) if core.is_leader else (),
+            granting=_granting(driver) if core.is_leader and not leads_on else (),
             voters=self._keys(core.voters),
             committed_voters=self._keys(core.voters_at(core.high_watermark)),
             flushed_end=flushed if self._suspects(flushed, driver) else None,
@@ -254,9 +259,14 @@ class Watcher:
 
     def _look_at_waiting(self, driver: RaftDriver, service: ControllerService) -> None:
         waiting = driver.unwritten_bytes, service.waiting, service.waiting_bytes
-        if waiting != self._waiting:
-            self._waiting = waiting
+        most = self._most_waiting
+        if waiting[0] > most[0] or waiting[1] > most[1] or waiting[2] > most[2]:
             self._properties.waiting_changed(WaitingView(self._id, *waiting))
+            self._most_waiting = (
+                max(waiting[0], most[0]),
+                max(waiting[1], most[1]),
+                max(waiting[2], most[2]),
+            )
 
     def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
         return ImageView(
