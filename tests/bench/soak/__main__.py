@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600.0
 ROUND_S, REST_S = 600.0, 30.0
+UNKNOWN_MAX = 0.1
+"""The part of the tests that may show nothing, as when a client has hung."""
 SPEC = ClusterSpec(3, 3, {"group.initial.rebalance.delay.ms": "0"})
 PLOTS = {
     "memory_bytes": ("Memory of the nodes", "MiB", MEBIBYTE),
@@ -61,7 +63,10 @@ def main(words: Sequence[str]) -> None:
     finally:
         environment.stop()
     servers = judge_servers(nodes, committed, [one for round_ in rounds for one in round_.seen])
-    problems = [problem for round_ in rounds for problem in round_.problems]
+    problems = [one for round_ in rounds for one in round_.with_verdict(False)]
+    unknown = [one for round_ in rounds for one in round_.with_verdict("unknown")]
+    if len(unknown) > UNKNOWN_MAX * sum(len(one.verdicts) for one in rounds):
+        problems += unknown
     if overall(servers) is not True:
         problems.append(f"disks: {servers}")
     samples = samples_of(nodes)
@@ -72,6 +77,7 @@ def main(words: Sequence[str]) -> None:
         "hours": round((soak.whole.end_s - soak.whole.begin_s) / HOUR_S, 3),
         "rate": given.rate,
         "rounds": [one.verdicts for one in rounds],
+        "unknown": unknown,
         "disks": {name: one.valid for name, one in servers.items()},
         "nodes": found,
         "problems": problems + wrong,

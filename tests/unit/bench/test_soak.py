@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.bench.all.charts import round_up, timeline
-from tests.bench.soak.rounds import ENDING, KINDS, Shape, plan_of, specs_of
+from tests.bench.soak.rounds import ENDING, KINDS, Judged, Shape, plan_of, specs_of
 from tests.bench.soak.verdict import MEBIBYTE, Sample, Soak, Span, has_grown, judge, series
 
 CONTROLLERS = ["controller-101", "controller-102", "controller-103"]
@@ -116,3 +116,10 @@ def test_the_plot_begins_at_nothing() -> None:
 @pytest.mark.parametrize(("value", "rounded"), [(0, 1), (0.9, 1), (3, 3), (71, 80), (9.1, 10)])
 def test_the_top_of_an_axis_is_round(value: float, rounded: float) -> None:
     assert round_up(value) == pytest.approx(rounded)
+
+
+def test_a_round_names_what_was_invalid_and_what_showed_nothing() -> None:
+    verdicts = {"queue": True, "group": "unknown", "register": False}
+    judged = Judged({name: {"valid": of, "folder": name} for name, of in verdicts.items()}, [])
+    assert judged.with_verdict(False) == ["register: False: register"]
+    assert judged.with_verdict("unknown") == ["group: unknown: group"]
