@@ -489,6 +489,8 @@ class RealWorker(Worker):
     def _run(self) -> None:
         while (item := self._calls.get()) is not None:
             self._outcomes.append(_run(*item))
+            # Else what the call holds would live until the next one comes.
+            del item
             self._wake()
 
     def _wake(self) -> None:

@@ -96,7 +96,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._gate = gate
         self._loop = asyncio.get_running_loop()
         self.raw: asyncio.Transport | None = None
-        self._transport = _InnerTransport(self)
         self.inner = inner
         self._shaking = True
         self._stepping = False
@@ -197,7 +196,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._gate.gone()
         else:
             self.inner.connection_lost(exc or self._broken)
-        # Freed at once: what is left of this one may wait for the garbage collector.
+        # So that both are freed at once, with their buffers and the state of OpenSSL.
         self.inner, self._gate = asyncio.BaseProtocol(), None
 
     # --- the handshake --------------------------------------------------------------------------
@@ -224,7 +223,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         try:
             self._tls.do_handshake()
         except OSError as error:
-            return error
+            # With its frames it would be a cycle through this connection, since it is a result.
+            return error.with_traceback(None)
         return None
 
     def _stepped_aside(self, step: asyncio.Future[OSError | None]) -> None:
@@ -261,7 +261,8 @@ class TlsConnection(asyncio.BufferedProtocol):
     def _connect_inner(self) -> None:
         self._shaking = False
         self._done_shaking()
-        self.inner.connection_made(self._transport)
+        # Held by the inner protocol alone: there is no cycle once that is let go.
+        self.inner.connection_made(_InnerTransport(self))
         if self._write_paused:
             self.inner.pause_writing()
         if self.raw is not None and not self._closing:
