@@ -226,7 +226,9 @@ def _new_flow() -> Iterator[Script]:
             begun(5),
             Ask("produce", ApiKey.PRODUCE, in_transaction(), [12]),
             Ask("end", END, end, [5], keep),
-            Ask("at once another", ApiKey.PRODUCE, in_transaction(), [12]),
+            # At once, either may ask the client to wait until the markers are written.
+            marked(),
+            Ask("another", ApiKey.PRODUCE, in_transaction(), [12]),
             Ask("and its end", END, who(committed=not committed), [5], keep),
             marked(),
             Ask("after", ApiKey.PRODUCE, in_transaction(), [12]),
