@@ -8,7 +8,7 @@ SCENARIO ?= tests.simulation.cluster_chaos:chaos
 
 .PHONY: setup demo fmt check test test-unit test-peers sim docs clean
 
-# An installed package has its bytecode. So has this one then, also where Python is told to write none.
+# Compiled as an installed package is, also where Python is told to write no bytecode.
 setup: .venv/.dev
 	@$(BIN)/python -m compileall -q raftctl broker jepsen
 

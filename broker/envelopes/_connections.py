@@ -52,9 +52,9 @@ class BrokerConnections:
         version: int,
         message: Message,
         timeout_ms: int,
-        client_id: str | None = None,
+        client_id: str,
     ) -> dict[str, Any]:
-        """Send a request and return the answer. None: the client id of the connection.
+        """Send a request under a client id and return the answer.
 
         Raises KafkaError: BROKER_NOT_AVAILABLE if it has certainly not been sent, with the key to
         set where that is the reason; NETWORK_EXCEPTION if no answer came; REQUEST_TIMED_OUT.
@@ -72,7 +72,8 @@ class BrokerConnections:
         try:
             connection = await self._connected(place, broker_id, endpoint, timeout_ms)
             try:
-                answer = await connection.call(api_key, version, message, timeout_ms, client_id)
+                connection.client_id = client_id
+                answer = await connection.call(api_key, version, message, timeout_ms)
             except BaseException:
                 # An answer that comes later would be taken for another request's.
                 connection.close()

@@ -13,7 +13,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.answers import Turn
 from broker.background import Background
 from broker.log import LogListener
 from broker.metrics import TopicCounts, TopicMetrics
@@ -27,6 +26,7 @@ from broker.replication.fetcher import Connector, Fetchers
 from broker.replication.partition import Conditions, Partition, PartitionState, Throttles
 from broker.replication.purgatory import Awaited, DelayedDelete, DelayedProduce, Purgatory
 from broker.replication.reads import BrokerDirectory, OffsetLookups, Reads, cold_reads
+from broker.turns import Turn
 from broker.types import (
     ALL_IN_SYNC,
     CONSUMER,
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from broker.types import Appendable, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.image import MetadataDelta
     from raftctl.plugins import BrokerContext
+
+_TOPIC_CONFIGS_MAX = 10_000
+"""Topics whose config is remembered: topics come and go."""
 
 
 def _topic_id(image: MetadataImage, partition: TopicPartition) -> UUID | None:
@@ -433,7 +436,8 @@ class ReplicaManager(LogListener):
 
     def _topic_config(self, topic: str) -> TopicConfig:
         """Return the config of a topic, one object for all of its partitions."""
-        if self._configs_read_from is not self._image.configs:
+        is_full = len(self._topic_configs) >= _TOPIC_CONFIGS_MAX
+        if is_full or self._configs_read_from is not self._image.configs:
             self._configs_read_from = self._image.configs
             self._topic_configs.clear()
         config = self._topic_configs.get(topic)

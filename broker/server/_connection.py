@@ -21,6 +21,7 @@ import asyncio
 import ipaddress
 import ssl
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from broker.apis.handler import HangUpError, Reply
@@ -348,15 +349,20 @@ class Connection(asyncio.BufferedProtocol):
         connections that this completes leave in the same turn.
         """
         with self._limits.turn:
-            self._advance(done)
+            self._guard(partial(self._go_on, done))
+            self._send()
 
-    def _advance(self, done: _Unanswered | None = None, *, send: bool = True) -> None:
+    def _go_on(self, done: _Unanswered | None) -> None:
+        if done is not None:
+            self._complete(done)
+        while self._start_next():
+            pass
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Take a step; its errors end what `advance` says."""
         log = self._log
         try:
-            if done is not None:
-                self._complete(done)
-            while send and self._start_next():
-                pass
+            step()
         except (MalformedError, HangUpError) as error:
             self.hang_up(str(error))
         except InvariantViolation as violation:
@@ -365,8 +371,6 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reported = True
             log.exception("connection_failed")
             self.close()
-        if send:
-            self._send()
 
     def close(self) -> None:
         """End the connection for a reason of the broker's own."""
@@ -454,7 +458,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.advance(waiting)
                 return
             # Others may be complete in this turn: their answers leave with this one.
-            self._advance(waiting, send=False)
+            self._guard(partial(self._complete, waiting))
             if not self._is_gathering:
                 self._is_gathering = True
                 turn.at_end(self._send_gathered)

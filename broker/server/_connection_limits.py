@@ -24,7 +24,7 @@ from raftctl.runtime import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.answers import Turn
+    from broker.turns import Turn
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage
 

@@ -208,9 +208,8 @@ class ControllerService:
         if not self._puts.undecided:
             self._puts_wait_since = self._loop.time()
         self._puts.add(requests, reply)
-        if not self._driver.turn_is_watched and self._last_appended < self._driver.high_watermark:
+        if self._last_appended < self._driver.high_watermark and self._driver.watch_turn():
             # Nothing is under way: these are not kept waiting for others, which gather meanwhile.
-            self._driver.turn_is_watched = True
             self._end_turn()
         else:
             self._watch_turn()
@@ -433,8 +432,7 @@ class ControllerService:
 
         So what many requests change is looked at once, and images end where batches end.
         """
-        if not self._driver.turn_is_watched:
-            self._driver.turn_is_watched = True
+        if self._driver.watch_turn():
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:

@@ -410,10 +410,8 @@ class RaftDriver:
         """True while a transfer of leadership keeps back what is pending."""
         self.on_append: Callable[[Offset], None] = lambda _offset: None
         """Called with the offset of the last record of each append; for its measurement."""
-        self.turn_is_watched = False
-        """True while the one that appends calls `propose` before this turn of the loop ends.
-
-        Else the driver takes a turn of the loop for it, after whatever is ready by then."""
+        self._turn_is_watched = False
+        """True while somebody calls `propose` before this turn of the loop ends."""
         self.append_timestamp_ms = -1
         """The time in the batch of the newest append, in ms since 1970."""
         self.flight_recorder: deque[events.Event | events.Effect] = deque(
@@ -471,7 +469,7 @@ class RaftDriver:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if len(payload) > APPEND_BYTES_MAX:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
-        if not self._accumulator and not self.turn_is_watched:
+        if not self._accumulator and not self._turn_is_watched:
             self._loop.call_soon(self.propose)
         self.append_timestamp_ms = self._runtime.wall_ms()
         append = Append(payload, record_count, self.append_timestamp_ms, alone)
@@ -492,12 +490,22 @@ class RaftDriver:
         """
         return self.unwritten_bytes > UNWRITTEN_BYTES_MAX
 
+    def watch_turn(self) -> bool:
+        """Return True if the caller is to call `propose` before this turn of the loop ends.
+
+        False if somebody will already. If nobody asks, an append takes a turn of its own for it.
+        """
+        if self._turn_is_watched:
+            return False
+        self._turn_is_watched = True
+        return True
+
     def propose(self) -> None:
         """Turn what `append` gathered into batches, at the latest at the end of the turn.
 
         During a transfer of leadership it waits: it is proposed after all, or lost with that.
         """
-        self.turn_is_watched = False
+        self._turn_is_watched = False
         if not self._accumulator:
             return
         if self._core.is_transferring:

@@ -11,6 +11,8 @@ from raftctl.runtime.real import RealRuntime, make_collector
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from raftctl.node import Node
+
 
 def run_until_killed(run: Callable[[str, str, RealRuntime], Coroutine[None, None, None]]) -> None:
     """`run` gets the two arguments of the command line, a file of properties and one to note in."""
@@ -23,3 +25,13 @@ def run_until_killed(run: Callable[[str, str, RealRuntime], Coroutine[None, None
     finally:
         collector.stop()
         runtime.close()
+
+
+async def run_noting(node: Node, noting: Coroutine[None, None, None]) -> None:
+    """Runs the node until it ends, with what notes something of it beside."""
+    asyncio.get_running_loop().set_exception_handler(node.on_unhandled)
+    task = asyncio.create_task(noting)
+    try:
+        await node.run()
+    finally:
+        task.cancel()

@@ -17,7 +17,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -26,11 +25,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.bench.cluster import create_topic, local_cluster, wait_in_sync
 from tests.bench.figures import figure, report
+from tests.bench.kafka.paced_client import SETTINGS, Clients
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +41,6 @@ GOALS = {
     "cpu_system": "half of what it was",
     "end_to_end_p50": "0.6 of what it was",
 }
-_CLIENT = {"log_level": 2, "socket.nagle.disable": True}
 _TURN = "epoll_wait"
 
 
@@ -53,75 +51,23 @@ class _Spent(NamedTuple):
     system: float
 
 
-class Clients:
-    """A producer at a steady rate and a consumer, each on a thread of its own."""
-
-    def __init__(self, bootstrap: str, rate: int, size: int) -> None:
-        self.latencies: list[float] = []
-        """Seconds from `produce` to the consumer, in order of arrival."""
-        self._rate = rate
-        self._padding = bytes(size - 8)
-        settings = {**_CLIENT, "bootstrap.servers": bootstrap}
-        self._producer = Producer({**settings, "acks": "all", "linger.ms": 0})
-        group = {"group.id": "bench", "enable.auto.commit": False, "fetch.wait.max.ms": 500}
-        self._consumer = Consumer({**settings, **group, "fetch.error.backoff.ms": 5})
-        self._consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-        self._over = threading.Event()
-        self._arrived = threading.Semaphore(0)
-        self._threads = [threading.Thread(target=one) for one in (self._produce, self._consume)]
-
-    def __enter__(self) -> Clients:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-        self._producer.flush(30)
-        self._consumer.close()
-
-    def _produce(self) -> None:
-        began, count = time.perf_counter(), 0
-        while not self._over.is_set():
-            # In turn, so that each partition has its share in every second.
-            value = time.perf_counter_ns().to_bytes(8, "big") + self._padding
-            self._producer.produce(TOPIC, value, partition=count % PARTITIONS)
-            self._producer.poll(0)
-            count += 1
-            if self._rate:
-                time.sleep(max(0.0, began + count / self._rate - time.perf_counter()))
-            else:
-                self._arrived.acquire(timeout=1.0)
-
-    def _consume(self) -> None:
-        while not self._over.is_set():
-            for message in self._consumer.consume(100, timeout=0.001):
-                value = message.value()
-                if message.error() is None and value is not None:
-                    sent_ns = int.from_bytes(value[:8], "big")
-                    self.latencies.append((time.perf_counter_ns() - sent_ns) / 1e9)
-                    self._arrived.release()
-
-
 def _spent(brokers: Sequence[psutil.Process]) -> _Spent:
     times = [broker.cpu_times() for broker in brokers]
     return _Spent(sum(one.user for one in times), sum(one.system for one in times))
 
 
 def _turn(clients: Clients, brokers: Sequence[psutil.Process], seconds: float) -> dict[str, float]:
-    before, first = _spent(brokers), len(clients.latencies)
+    before, first = _spent(brokers), len(clients.latencies_ns)
     time.sleep(seconds)
-    after, latencies = _spent(brokers), sorted(clients.latencies[first:])
+    after, latencies = _spent(brokers), clients.latencies_ns[first:]
     count = len(latencies)
-    tenths = statistics.quantiles(latencies, n=100)
+    hundredths = statistics.quantiles(latencies, n=100)
     return {
         "rate": count / seconds,
         "cpu_user": (after.user - before.user) * 1e6 / count,
         "cpu_system": (after.system - before.system) * 1e6 / count,
-        "end_to_end_p50": tenths[49] * 1e3,
-        "end_to_end_p99": tenths[98] * 1e3,
+        "end_to_end_p50": hundredths[49] / 1e6,
+        "end_to_end_p99": hundredths[98] / 1e6,
     }
 
 
@@ -143,9 +89,9 @@ def _traced(
                 )
                 for broker, path in zip(brokers, paths, strict=True)
             ]
-            first = len(clients.latencies)
+            first = len(clients.latencies_ns)
             time.sleep(seconds)
-            count = len(clients.latencies) - first
+            count = len(clients.latencies_ns) - first
             for tracer in tracers:
                 tracer.send_signal(signal.SIGINT)
         for path in paths:
@@ -159,12 +105,12 @@ def _traced(
 def run(rate: int, seconds: float, size: int, turns: int, *, trace: bool) -> dict[str, Any]:
     """Measure a cluster of its own; the figures by name, `calls` by name of the system call."""
     with local_cluster() as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.layout.bootstrap, **_CLIENT})
+        admin = AdminClient({"bootstrap.servers": cluster.layout.bootstrap, **SETTINGS})
         create_topic(admin, TOPIC, PARTITIONS)
         wait_in_sync(cluster)
         nodes = [cluster.process(broker) for broker in cluster.layout.brokers]
         brokers = [psutil.Process(node.pid) for node in nodes if node is not None]
-        with Clients(cluster.layout.bootstrap, rate, size) as clients:
+        with Clients(cluster.layout.bootstrap, TOPIC, rate, size) as clients:
             time.sleep(max(3.0, seconds / 4))
             measured = [_turn(clients, brokers, seconds) for _ in range(turns)]
             calls = _traced(clients, brokers, min(seconds, 5.0)) if trace else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from broker.answers import Answer
+from broker.turns import TurnFuture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -70,9 +70,9 @@ class Reply(Generic[Result]):
     def on_done(self, callback: Callable[[asyncio.Future[Any]], None]) -> None:
         """Have `callback` called with the future when it is done, but not before this returns.
 
-        It is called at the end of the turn for an `Answer`, else in the next one.
+        It is called at the end of the turn for a `TurnFuture`, else in the next one.
         """
-        if isinstance(self._future, Answer):
+        if isinstance(self._future, TurnFuture):
             self._future.listen(callback)
         else:
             self._future.add_done_callback(callback)

@@ -41,7 +41,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     """Made by `connect`. After an error it is closed and of no further use."""
 
     def __init__(self, client_id: str, response_bytes_max: int) -> None:
-        self._client_id = client_id
+        self.client_id = client_id
+        """As requests are sent with from now on."""
         self._frames = FrameReader(response_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._answered: Answered | None = None
@@ -73,21 +74,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await self.log_in(self._login, timeout_ms)
 
     async def call(
-        self,
-        api_key: int,
-        version: int,
-        message: Message,
-        timeout_ms: int,
-        client_id: str | None = None,
+        self, api_key: int, version: int, message: Message, timeout_ms: int
     ) -> dict[str, Any]:
         """Send a request and return the answer; its records are views of one buffer.
 
-        `client_id` stands in its header instead of the connection's own.
         Raises KafkaError: NETWORK_EXCEPTION, or REQUEST_TIMED_OUT; those of `log_in` if the
         session must be renewed before.
         """
         await self.renew(timeout_ms)
-        return await self._exchange(api_key, version, message, timeout_ms, client_id)
+        return await self._exchange(api_key, version, message, timeout_ms)
 
     async def log_in(self, login: NodeLogin, timeout_ms: int) -> None:
         """Authenticate; `call` does so again before the session expires.
@@ -116,16 +111,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._renew_at = self._loop.time() + lifetime
 
     async def _exchange(
-        self,
-        api_key: int,
-        version: int,
-        message: Message,
-        timeout_ms: int,
-        client_id: str | None = None,
+        self, api_key: int, version: int, message: Message, timeout_ms: int
     ) -> dict[str, Any]:
         future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         answered = partial(resolve, future)
-        self.send(api_key, version, message, timeout_ms, answered, client_id)
+        self.send(api_key, version, message, timeout_ms, answered)
         try:
             return await future
         finally:
@@ -140,7 +130,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         message: Message,
         timeout_ms: int,
         answered: Answered,
-        client_id: str | None = None,
     ) -> None:
         """Send a request; see `call`. `answered` is called once, never before this returns.
 
@@ -150,8 +139,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is None or self._transport.is_closing():
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the connection is closed")
         self._correlation_id += 1
-        client_id = self._client_id if client_id is None else client_id
-        request = encode_request(api_key, version, self._correlation_id, client_id, message)
+        request = encode_request(api_key, version, self._correlation_id, self.client_id, message)
         self._answered, self._asked = answered, (api_key, version)
         self._due_at = self._loop.time() + timeout_ms / 1000
         self._timer.set_at_latest(self._due_at)

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from raftctl.plugins import BrokerContext
     from raftctl.runtime.api import Buffer
 
-    Answered = Iterator[tuple[UUID | None, wire.FetchResponsePartitionData]]
-    """The partitions of an answer, each with its topic's id."""
+    PartitionsLeft = Iterator[tuple[UUID | None, wire.FetchResponsePartitionData]]
+    """The partitions of an answer that are not applied, each with its topic's id."""
 
 FETCH_KEY, FETCH_VERSION = 1, 17
 LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
@@ -97,7 +97,7 @@ class Fetcher:
         """Runs while partitions gather for which the Fetch that waits is ended."""
         self._failures = 0
         """The failed Fetches since the last one that was answered."""
-        self._left: asyncio.Future[Answered] = self._loop.create_future()
+        self._left: asyncio.Future[PartitionsLeft] = self._loop.create_future()
         """For the task: what is left to apply of the newest answer, once it must go on."""
 
     def invariants(self) -> None:
@@ -262,7 +262,7 @@ class Fetcher:
 
     def _go_on(
         self, connection: BrokerConnection, answer: wire.FetchResponse | KafkaError
-    ) -> Answered | None:
+    ) -> PartitionsLeft | None:
         """Apply an answer and send the next Fetch; return what is left for the task, if it must
         go on instead.
         """
@@ -277,7 +277,7 @@ class Fetcher:
         self._ask(connection)
         return None
 
-    def _noted(self, answer: wire.FetchResponse | KafkaError) -> Answered:
+    def _noted(self, answer: wire.FetchResponse | KafkaError) -> PartitionsLeft:
         """Note the answer in the session, and return its partitions; KafkaError if it is none."""
         session = self._followings.session
         if isinstance(answer, KafkaError):

@@ -17,9 +17,9 @@ from raftctl.errors import ErrorCode, KafkaError, invariant
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.answers import Turn
     from broker.replication.partition import Partition
     from broker.request_context import RequestContext
+    from broker.turns import Turn
     from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
 
 

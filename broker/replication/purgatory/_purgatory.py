@@ -28,7 +28,7 @@ from heapq import heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.answers import Answer
+from broker.turns import TurnFuture
 from raftctl.errors import invariant
 from raftctl.runtime import Deadline
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-    from broker.answers import Turn
+    from broker.turns import Turn
     from broker.types import TopicPartition
 
 R = TypeVar("R")
@@ -209,7 +209,7 @@ class DelayedOperation(ABC, Generic[R]):
 
     def __init__(self, turn: Turn) -> None:
         """`turn` is the broker's: at its end the listener of the answer is called."""
-        self.future: Answer[R] = Answer(turn)
+        self.future: TurnFuture[R] = TurnFuture(turn)
 
     @abstractmethod
     def is_complete_after(self, partition: TopicPartition) -> bool:

@@ -31,12 +31,12 @@ from raftctl.metadata.image import EMPTY_IMAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.answers import Turn
     from broker.log.batches.record_batch import BatchHeader
     from broker.log.batches.records import TimestampOffset
     from broker.replication.partition import FetchSessionIndex, Partition, Throttle
     from broker.replication.purgatory import Purgatory
     from broker.replication.reads.cold_reads import ColdReads
+    from broker.turns import Turn
     from broker.types import FetchParams, FetchPartition, OffsetLookup, TopicPartition
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage

@@ -25,6 +25,8 @@ SWITCH_S = 0.0002
 """The interpreter's: the default of 5 ms would show in the latencies."""
 HEAD_BYTES = 8
 TIMEOUT_S = 30.0
+LOST_S = 1.0
+"""After which one that has not arrived is waited for no longer."""
 SETTINGS = {"log_level": 0, "socket.nagle.disable": True}
 
 
@@ -32,6 +34,7 @@ class Clients:
     """The producer and the consumer, each on a thread of its own."""
 
     def __init__(self, bootstrap: str, topic: str, rate: int, size: int) -> None:
+        """`rate` is of records a second; 0: each is sent when the one before has arrived."""
         self._topic = topic
         self._rate = rate
         self._filler = bytes(size - HEAD_BYTES)
@@ -43,6 +46,8 @@ class Clients:
         self._partitions = sorted(found.partitions)
         self._consumer.assign([TopicPartition(topic, one, OFFSET_END) for one in self._partitions])
         self._over = threading.Event()
+        self._arrived = threading.Semaphore(0)
+        """Of the records that arrived and let another one be sent, where there is no rate."""
         self._threads = [threading.Thread(target=one) for one in (self._send, self._receive)]
         self.sent = 0
         self.latencies_ns: list[int] = []
@@ -68,9 +73,7 @@ class Clients:
     def _send(self) -> None:
         began, count = time.perf_counter(), len(self._partitions)
         while not self._over.is_set():
-            wait_s = began + self.sent / self._rate - time.perf_counter()
-            if wait_s > 0:
-                time.sleep(wait_s)
+            self._await_turn(began)
             value = time.perf_counter_ns().to_bytes(HEAD_BYTES, "big") + self._filler
             partition = self.sent % count
             try:
@@ -82,6 +85,15 @@ class Clients:
                 continue
             self.sent += 1
             self._producer.poll(0)
+
+    def _await_turn(self, began: float) -> None:
+        if not self._rate:
+            if self.sent:
+                self._arrived.acquire(timeout=LOST_S)
+            return
+        wait_s = began + self.sent / self._rate - time.perf_counter()
+        if wait_s > 0:
+            time.sleep(wait_s)
 
     def _delivered(self, error: Any, _message: Any) -> None:
         if error is not None and not self._over.is_set():
@@ -96,6 +108,8 @@ class Clients:
             value = message.value()
             if message.error() is None and value is not None:
                 self.latencies_ns.append(now - int.from_bytes(value[:HEAD_BYTES], "big"))
+                if not self._rate:
+                    self._arrived.release()
 
 
 def measure(clients: Clients, settle_s: float, seconds: float, pids: Sequence[int]) -> Any:

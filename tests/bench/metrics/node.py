@@ -24,7 +24,7 @@ from raftctl.localcluster.ports import free_ports
 from raftctl.metrics import Distribution, Metrics
 from raftctl.node import Node
 from raftctl.quorum import RaftMetrics
-from tests.bench.measured_node import run_until_killed
+from tests.bench.measured_node import run_noting, run_until_killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,14 +100,9 @@ def with_http(config: NodeConfig, record: str) -> NodeConfig:
 async def _run(properties: str, record: str, runtime: RealRuntime) -> None:
     node = Node(with_http(read_config_file(properties), record), runtime)
     loop, switch = asyncio.get_running_loop(), Switch()
-    loop.set_exception_handler(node.on_unhandled)
     loop.add_signal_handler(signal.SIGUSR1, switch.off)
     loop.add_signal_handler(signal.SIGUSR2, switch.on)
-    noting = asyncio.create_task(note_turns(record))
-    try:
-        await node.run()
-    finally:
-        noting.cancel()
+    await run_noting(node, note_turns(record))
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import psutil
 
 from raftctl.cli.files import read_config_file
 from raftctl.node import Node
-from tests.bench.measured_node import run_until_killed
+from tests.bench.measured_node import run_noting, run_until_killed
 
 if TYPE_CHECKING:
     from raftctl.runtime.real import RealRuntime
@@ -41,13 +41,7 @@ async def _note(record: str) -> None:
 
 
 async def _run(properties: str, record: str, runtime: RealRuntime) -> None:
-    node = Node(read_config_file(properties), runtime)
-    asyncio.get_running_loop().set_exception_handler(node.on_unhandled)
-    noting = asyncio.create_task(_note(record))
-    try:
-        await node.run()
-    finally:
-        noting.cancel()
+    await run_noting(Node(read_config_file(properties), runtime), _note(record))
 
 
 def main() -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.answers import Turn
 from broker.metrics import TopicCounts
 from broker.replication.partition._fetch_session_index import FetchSessionIndex
 from broker.replication.partition._partition import Fetched, Partition
 from broker.replication.partition._partition_state import PartitionState
 from broker.replication.partition._throttle import SampledRate
 from broker.replication.purgatory._purgatory import DelayedOperation, Purgatory, TimingWheel
+from broker.turns import Turn
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.image import PartitionImage

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from broker.answers import Turn
 from broker.replication.purgatory import DelayedOperation, Purgatory
+from broker.turns import Turn
 from broker.types import TopicPartition
 from tests.unit.broker.replication.world import eventually
 

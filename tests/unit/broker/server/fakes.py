@@ -13,7 +13,6 @@ from uuid import UUID, uuid4
 
 from structlog.testing import LogCapture
 
-from broker.answers import Turn
 from broker.apis import dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
@@ -28,6 +27,7 @@ from broker.replication.fetcher import Connector
 from broker.server import ConnectionLimits, ListenerConfigs, Listeners
 from broker.telemetry import ClientTelemetry
 from broker.transactions import TransactionCoordinator, TransactionVerifier
+from broker.turns import Turn
 from broker.types import (
     AppendResult,
     DeletedRecords,

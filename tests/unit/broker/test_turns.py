@@ -6,16 +6,16 @@ import asyncio
 from contextvars import ContextVar
 from functools import partial
 
-from broker.answers import Answer, Turn
+from broker.turns import Turn, TurnFuture
 
 _request: ContextVar[str] = ContextVar("request", default="")
 
 
-def answers(count: int) -> tuple[Turn, list[Answer[int]], list[tuple[int, str]]]:
+def answers(count: int) -> tuple[Turn, list[TurnFuture[int]], list[tuple[int, str]]]:
     """Answers of one turn, each called in the context of its number."""
     turn = Turn()
     called: list[tuple[int, str]] = []
-    made: list[Answer[int]] = [Answer(turn) for _ in range(count)]
+    made: list[TurnFuture[int]] = [TurnFuture(turn) for _ in range(count)]
     for number, one in enumerate(made):
         _request.set(str(number))
         one.listen(lambda future: called.append((future.result(), _request.get())))
@@ -52,7 +52,7 @@ async def test_outside_of_a_turn_answers_are_told_in_the_next_one() -> None:
 
 async def test_a_listener_that_comes_late_is_told() -> None:
     turn: Turn = Turn()
-    late: Answer[int] = Answer(turn)
+    late: TurnFuture[int] = TurnFuture(turn)
     late.set_result(1)
     called: list[bool] = []
     with turn:
@@ -63,7 +63,7 @@ async def test_a_listener_that_comes_late_is_told() -> None:
 
 async def test_one_that_is_cancelled_tells_both_sides() -> None:
     turn: Turn = Turn()
-    one: Answer[int] = Answer(turn)
+    one: TurnFuture[int] = TurnFuture(turn)
     called: list[str] = []
     one.given_up = partial(called.append, "purgatory")
     one.listen(lambda future: called.append(f"listener: {future.cancelled()}"))

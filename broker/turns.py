@@ -1,9 +1,9 @@
 """Answers that come later, and the turn of the event loop at whose end listeners are called.
 
-A future calls its callbacks in the next turn of the loop, each by a handle of its own. An `Answer`
-calls the connection that waits for it at the end of the turn in which it is there: so what a
-follower's Fetch commits is acknowledged in the pass that has read the Fetch. That comes last, when
-the work that completed it is done, since it may begin the next request of its connection.
+A future calls its callbacks in the next turn of the loop, each by a handle of its own. A
+`TurnFuture` calls the connection that waits for it at the end of the turn in which it is there. So
+what a follower's Fetch commits is acknowledged in the pass that has read the Fetch. That comes
+last, when the work that completed it is done: it may begin the next request of its connection.
 
 Who works in a turn enters it (`with turn:`); listeners are called when the outermost leaves.
 Outside of a turn they are called in the loop's next one. Their order is that in which the answers
@@ -74,7 +74,7 @@ class Turn:
             pass
 
 
-class Answer(asyncio.Future[R], Generic[R]):
+class TurnFuture(asyncio.Future[R], Generic[R]):
     """A future that calls one listener at the end of the turn in which it is done."""
 
     def __init__(self, turn: Turn) -> None:
@@ -86,7 +86,7 @@ class Answer(asyncio.Future[R], Generic[R]):
 
     def listen(self, listener: Callable[[asyncio.Future[Any]], None]) -> None:
         """Have `listener` called with this future when it is done or cancelled."""
-        invariant(self._listener is None, "an answer has one listener")
+        invariant(self._listener is None, "it has one listener")
         self._listener = listener, copy_context()
         if self.done():
             self._call_listener()
